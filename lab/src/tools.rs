@@ -45,9 +45,9 @@ struct ToolEntry {
     files: &'static [&'static str],
     /// Folders besides PATH.
     folders: &'static [&'static str],
-    /// The arguments that print its version, on either stream.
+    /// The arguments that print the program's version, on either stream.
     version: &'static [&'static str],
-    /// How to install it.
+    /// How to install the program.
     get: &'static str,
 }
 

@@ -53,7 +53,7 @@ impl Side {
 pub(crate) struct End {
     /// The connection; numbers are never reused.
     pub(crate) conn: u32,
-    /// Which end of it.
+    /// Which end of the connection.
     pub(crate) side: Side,
 }
 

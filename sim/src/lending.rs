@@ -73,7 +73,7 @@ struct AtWorker {
 #[derive(Clone, Copy)]
 struct Head {
     client: Peer,
-    /// Since when it waits, and since when it is first.
+    /// Since when the client waits, and since when it is first.
     waits: Time,
     first: Time,
 }

@@ -52,7 +52,7 @@ struct Node {
     tick: Time,
     /// Randomness of helpers, delays and probes.
     rng: Rng,
-    /// Randomness of its load.
+    /// Randomness of the worker's load.
     loads: Rng,
 }
 

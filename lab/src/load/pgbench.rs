@@ -57,7 +57,7 @@ pub(crate) struct Run {
     pub(crate) aborted: u32,
     /// The first error message, such as `FATAL:  sorry, too many clients already`; empty for none.
     pub(crate) complaint: String,
-    /// Whether it ended with status 0.
+    /// Whether pgbench ended with status 0.
     pub(crate) success: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::lab::Lab;
 use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// How long it may take to answer its first query.
+/// How long PgBouncer may take to answer its first query.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running PgBouncer; dropping it ends it.

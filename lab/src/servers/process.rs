@@ -63,7 +63,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it is running.
+    /// Whether the process is running.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

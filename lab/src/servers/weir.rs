@@ -97,7 +97,7 @@ impl Weir {
         self.process.pid()
     }
 
-    /// How to connect to one of its pools.
+    /// How to connect to one of Weir's pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
         Params::new("127.0.0.1", self.port, USER, pool).password(USER)
     }

@@ -93,7 +93,7 @@ impl Place {
         fs::read_to_string(self.path.join("said")).unwrap_or_default()
     }
 
-    /// The folders of its runs.
+    /// The folders of the lab's runs.
     pub(crate) fn runs(&self) -> Vec<PathBuf> {
         let runs = fs::read_dir(self.working_folder().join("weir-lab")).expect("a folder for runs").flatten();
         runs.map(|entry| entry.path()).collect()

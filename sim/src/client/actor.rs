@@ -44,7 +44,7 @@ impl Actor {
         each!(self, client => client.schedule_arrival(ctx, latest));
     }
 
-    /// Whether it has finished.
+    /// Whether the client has finished.
     pub(crate) fn is_done(&self) -> bool {
         each!(self, client => client.is_done())
     }

@@ -54,7 +54,7 @@ enum Phase {
 pub(crate) struct Backend {
     number: u32,
     end: End,
-    /// The index of its server.
+    /// The index of the process's server.
     pub(super) server: usize,
     key: [u8; 4],
     phase: Phase,
@@ -67,9 +67,9 @@ pub(crate) struct Backend {
     working: bool,
     /// Notifications held back until no transaction is open.
     notifications: Vec<(String, String)>,
-    /// The fault that it will commit; `None` afterwards.
+    /// The fault that the process will commit; `None` afterwards.
     plan: Option<FaultPlan>,
-    /// The fault that it has committed.
+    /// The fault that the process has committed.
     fault: Option<ServerFault>,
     replies: u64,
     encrypted: bool,

@@ -40,7 +40,7 @@ pub(crate) enum Encryption {
 pub(crate) struct Behaviour {
     /// The authentication method.
     pub(crate) method: Method,
-    /// When they report changed settings.
+    /// When the servers report changed settings.
     pub(crate) reporting: Reporting,
     /// How many replies in a thousand come with a notice.
     pub(crate) notices: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Behaviour {
     pub(crate) slow_login: u64,
     /// The longest that a cancel request takes, in microseconds.
     pub(crate) slow_cancel: u64,
-    /// Whether they have TLS.
+    /// Whether the servers have TLS.
     pub(crate) encryption: Encryption,
     /// How many connections in a thousand get a hostile server process.
     pub(crate) hostile: u32,

@@ -25,7 +25,7 @@ impl Way {
     /// The ways of the articles, which go to the server itself.
     pub(crate) const DIRECT: [Way; 3] = [Way::New, Way::Normal, Way::Pooled];
 
-    /// The last segment of its path.
+    /// The last segment of the endpoint's path.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Way::New => "new",

@@ -148,7 +148,7 @@ impl Core {
         self.sleeping.as_ref().map(|(_, token)| token.as_str())
     }
 
-    /// Whether it listens on a channel.
+    /// Whether the session listens on a channel.
     pub(crate) fn listens_on(&self, channel: &str) -> bool {
         self.listens.contains(channel)
     }
