@@ -21,7 +21,7 @@ struct Block {
     place: String,
     text: String,
     fails: bool,
-    /// What it prints, if the page shows it.
+    /// What the block prints, if the page shows it.
     output: Option<String>,
 }
 

@@ -25,7 +25,7 @@ impl Default for Api {
 }
 
 impl Api {
-    /// Where it listens.
+    /// The address that the API listens on.
     pub fn address(&self) -> SocketAddr {
         self.0
     }

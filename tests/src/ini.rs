@@ -125,7 +125,7 @@ impl Ini {
         self
     }
 
-    /// The mode of its pools.
+    /// The mode of the ini's pools.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -17,7 +17,7 @@ pub struct User {
     pub name: &'static str,
     /// The user's password, on the server and, unless a test says otherwise, in Weir's list of users.
     pub password: &'static str,
-    /// The method for it in pg_hba.conf.
+    /// The method for the user in pg_hba.conf.
     pub method: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub mod users {
     /// Trust.
     pub const TRUSTED: User = User { name: "truster", password: "unasked", method: "trust" };
 
-    /// All of them.
+    /// All users.
     pub const ALL: [User; 5] = [APP, OTHER, MD5, PLAIN, TRUSTED];
 }
 
@@ -191,7 +191,7 @@ fn programs() -> Result<Programs, Error> {
 pub struct Database {
     postgres: Postgres,
     name: String,
-    /// What it held at first.
+    /// What the database held at first.
     fingerprint: Option<String>,
 }
 
@@ -201,12 +201,12 @@ impl Database {
         &self.name
     }
 
-    /// The server it is on.
+    /// The server that the database is on.
     pub fn postgres(&self) -> &Postgres {
         &self.postgres
     }
 
-    /// A connection of the superuser to it, past Weir.
+    /// A connection of the superuser to the database, past Weir.
     pub fn superuser(&self) -> Connection {
         self.postgres.superuser(&self.name)
     }

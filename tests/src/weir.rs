@@ -28,7 +28,7 @@ const LOG_LINES: usize = 40;
 pub struct Weir {
     child: Mutex<Child>,
     folder: TempFolder,
-    /// The name of its configuration in `folder`.
+    /// The name of Weir's configuration in `folder`.
     config: &'static str,
     port: u16,
     console: Console,
@@ -124,7 +124,7 @@ impl Weir {
         Weir::launch_with("pgbouncer.ini", ini, files, console, launch)
     }
 
-    /// Kills it with SIGKILL, as a crash would.
+    /// Kills Weir with SIGKILL, as a crash would.
     pub fn kill9(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -183,7 +183,7 @@ impl Weir {
         self.child().id()
     }
 
-    /// The port it listens on.
+    /// The port that Weir listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -259,7 +259,7 @@ impl Weir {
         send_signal(self.pid(), signal);
     }
 
-    /// Whether SIGSTOP has stopped it (proc(5): the state after the name in /proc/pid/stat).
+    /// Whether SIGSTOP has stopped Weir (proc(5): the state after the name in /proc/pid/stat).
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
@@ -281,7 +281,7 @@ impl Weir {
         self.child().try_wait().ok().flatten()
     }
 
-    /// Skips the final checks: the test has left it in a special state.
+    /// Skips the final checks: the test has left Weir in a special state.
     pub fn skip_final_checks(&self) {
         self.checked_at_end.store(false, Ordering::Relaxed);
     }
@@ -297,7 +297,7 @@ impl Weir {
         Memory { now: field("VmRSS:").saturating_sub(program), peak: field("VmHWM:").saturating_sub(program) }
     }
 
-    /// How many descriptors it has open.
+    /// How many descriptors Weir has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }

@@ -29,7 +29,7 @@ impl Facts {
         Facts { seen: Vec::new(), words, log: String::new() }
     }
 
-    /// All of them.
+    /// All facts.
     pub(crate) fn all(&self) -> &[(String, String)] {
         &self.seen
     }

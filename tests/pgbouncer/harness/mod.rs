@@ -41,7 +41,7 @@ impl Difference {
         Difference { fact, pgbouncer, weir, why: SERVERS_SQLSTATE }
     }
 
-    /// One fact in which they differ.
+    /// One fact in which the poolers differ.
     pub(crate) const fn of(fact: &'static str, pgbouncer: &'static str, weir: &'static str, why: &'static str) -> Self {
         Difference { fact, pgbouncer, weir, why }
     }

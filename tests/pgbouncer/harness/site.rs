@@ -69,7 +69,7 @@ impl Site {
         unreachable!("the last attempt returns or panics")
     }
 
-    /// Which program it is.
+    /// Which pooler the site runs.
     pub(crate) fn pooler(&self) -> Pooler {
         self.pooler
     }
@@ -106,7 +106,7 @@ impl Site {
         child.wait_with_output().unwrap_or_else(|error| panic!("wait for {command:?}: {error}"))
     }
 
-    /// Whether it listens before it exits and before the timeout.
+    /// Whether the pooler listens before it exits and before the timeout.
     pub(crate) fn listens(&self) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < START_TIMEOUT && self.exited().is_none() {
@@ -163,7 +163,7 @@ impl Site {
         self.folder.path()
     }
 
-    /// The port it listens on.
+    /// The port that the pooler listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -281,7 +281,7 @@ impl Site {
         eventually("the pooler has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
-    /// The text of its logfile.
+    /// The text of the pooler's logfile.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path("pgbouncer.log")).unwrap_or_default()).into_owned()
     }
@@ -292,7 +292,7 @@ impl Site {
         format!("{}{}", String::from_utf8_lossy(&said), self.log())
     }
 
-    /// The end of its log.
+    /// The end of the pooler's log.
     pub(crate) fn end_of_log(&self) -> String {
         let output = self.output();
         let lines: Vec<_> = output.lines().collect();
