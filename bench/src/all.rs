@@ -24,8 +24,8 @@ pub(crate) struct Options {
     /// All cases of the rounds
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// What has a budget relative to PgBouncer, by both back ends, beside every other pooler on the PATH: 15 minutes, and five
-    /// more for each other pooler
+    /// What has a budget relative to PgBouncer, by both back ends, beside every other pooler on the PATH: 15 minutes,
+    /// and five more for each other pooler
     #[arg(long, conflicts_with_all = ["quick", "full", "groups"])]
     rivals: bool,
     /// Each for a second and small: that everything runs; its figures mean nothing
@@ -43,13 +43,13 @@ struct Entry {
     name: &'static str,
     /// Runs it with these flags.
     run: fn(&[String], &mut Out) -> Outcome<Findings>,
-    /// Whether it knows them.
+    /// Whether the group knows these flags.
     knows: fn(&[String]) -> Outcome<()>,
-    /// Whether it has the flags that choose the poolers.
+    /// Whether the group has the flags that choose the poolers.
     has_rig: bool,
-    /// Its flags for a quick run.
+    /// The group's flags for a quick run.
     quick: &'static str,
-    /// Its flags with `--rivals`; `None` if it is left out then.
+    /// The group's flags with `--rivals`; `None` if the group is left out then.
     rivals: Option<&'static str>,
 }
 

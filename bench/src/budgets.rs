@@ -14,7 +14,7 @@ pub(crate) struct Budget {
     /// What is limited, in which unit.
     pub(crate) what: &'static str,
     pub(crate) limit: Limit,
-    /// What measures it.
+    /// The group or the test that measures the budget.
     pub(crate) command: Measured,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Limit {
 pub(crate) enum Measured {
     /// A group of this program, with these arguments.
     By(&'static str),
-    /// A test, which fails when it is missed.
+    /// A test, which fails when the budget is missed.
     Test(&'static str),
 }
 
@@ -112,7 +112,7 @@ static OTHERS: &[Budget] = &[
     },
 ];
 
-/// All of them.
+/// All budgets.
 pub(crate) fn all() -> impl Iterator<Item = &'static Budget> {
     OF_BOTH.as_flattened().iter().chain(OTHERS)
 }
@@ -176,12 +176,12 @@ impl Finding {
         Finding { id, figure: Ok(figure), spread: None }
     }
 
-    /// With its spread over the rounds.
+    /// The finding with its spread over the rounds.
     pub(crate) fn within(self, min: f64, max: f64) -> Finding {
         Finding { spread: Some((min, max)), ..self }
     }
 
-    /// That it could not be measured, and why.
+    /// The finding that a budget could not be measured, and why.
     pub(crate) fn none(id: &'static str, why: impl Into<String>) -> Finding {
         Finding { id, figure: Err(why.into()), spread: None }
     }

@@ -69,7 +69,7 @@ struct Client {
     stream: Box<dyn Socket>,
     began: Instant,
     asked: bool,
-    /// The last bytes that it received.
+    /// The last bytes that the client received.
     end: Vec<u8>,
 }
 
@@ -78,7 +78,7 @@ struct Burst {
     /// How long each login took that succeeded, in microseconds.
     logins: Vec<u32>,
     refused: usize,
-    /// Why the first of them was refused.
+    /// Why the first client was refused.
     reason: Option<String>,
     all_in: Duration,
 }

@@ -55,7 +55,7 @@ pub(crate) enum When {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// What `--only` calls it.
+    /// The name of the case for `--only`.
     pub(crate) name: String,
     pub(crate) work: Work,
     pub(crate) protocol: Protocol,
@@ -76,7 +76,7 @@ pub(crate) enum Metric {
 impl Metric {
     pub(crate) const ALL: [Metric; 4] = [Metric::Cpu, Metric::Tps, Metric::P50, Metric::P99];
 
-    /// What the name of its budget has behind that of the case.
+    /// What the name of a budget has behind the name of its case.
     fn suffix(self) -> &'static str {
         match self {
             Metric::Cpu => "",
@@ -207,13 +207,13 @@ impl Case {
         }
     }
 
-    /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query; there are
-    /// enough of them, but not of slow ones.
+    /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query;
+    /// there are enough of them, but not of slow ones.
     pub(crate) fn sampled(&self) -> f64 {
         if self.work == Work::Select && self.clients > 1 { 0.1 } else { 1.0 }
     }
 
-    /// pgbench's arguments for it.
+    /// pgbench's arguments for the case.
     pub(crate) fn arguments(&self, protocol: Protocol) -> Vec<String> {
         let clients = self.clients.to_string();
         let mut arguments = vec!["-c", &clients, "-M", protocol.name()];

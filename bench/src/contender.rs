@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     /// pg_doorman, where it is on the PATH.
     #[value(name = "pg_doorman")]
     PgDoorman,
-    /// One that is running already, named by its address and its process.
+    /// A pooler that is running already, named by its address and its process.
     #[value(skip)]
     Other,
     /// A bare forwarder, the limit: it pools pgbench's small queries, and nothing else.
@@ -60,7 +60,7 @@ pub(crate) enum Role {
     Ours,
     /// Weir without io_uring; some budgets differ then.
     Epoll,
-    /// Shown beside them. What it can't do is noted in its row.
+    /// Shown beside the others. What a rival can't do is noted in its row.
     Rival,
     /// What no pooler of its make can go below.
     Limit,
@@ -77,20 +77,20 @@ type File = (&'static str, fn(&Configuration) -> String);
 /// One that can be measured.
 pub(crate) struct Contender {
     kind: Kind,
-    /// As tables show it.
+    /// The name that tables show.
     name: &'static str,
     role: Role,
-    /// Its program; `None` where there is nothing to start.
+    /// The contender's program; `None` where there is nothing to start.
     program: fn(&Setup) -> Outcome<Option<Program>>,
     /// The program's arguments; `user`: the user to switch to, where that is set on the command line.
     arguments: fn(&Configuration, Option<&str>) -> Vec<String>,
-    /// The name and text of its configuration file.
+    /// The name and text of the contender's configuration file.
     file: Option<File>,
     /// Whether root has to start it as the ordinary user; others take a flag, or run as root.
     drops_root: bool,
-    /// Why a case does not apply to it.
+    /// Why a case does not apply to the contender.
     refuses: fn(&Case) -> Option<&'static str>,
-    /// Why it can't be measured with this login.
+    /// Why the contender can't be measured with this login.
     bars: fn(Login) -> Option<&'static str>,
 }
 
@@ -103,7 +103,7 @@ static CONTENDERS: &[Contender] = &[
             let found = find::pgbouncer(setup.programs.pgbouncer.as_deref());
             found.map(Some).ok_or_else(|| Error::new(find::GET_PGBOUNCER))
         },
-        // It refuses to run as root, as PostgreSQL does, and switches to the same user.
+        // PgBouncer refuses to run as root, as PostgreSQL does, and switches to the same user.
         arguments: |configuration, user| match user {
             Some(user) => vec!["-u".to_owned(), user.to_owned(), configuration.file()],
             None => vec![configuration.file()],
@@ -256,7 +256,7 @@ impl Kind {
         (self.entry().arguments)(configuration, user)
     }
 
-    /// The name of its file and its text.
+    /// The name and the text of the contender's configuration file.
     pub(crate) fn file(self) -> Option<File> {
         self.entry().file
     }
@@ -265,12 +265,12 @@ impl Kind {
         self.entry().drops_root
     }
 
-    /// Why this case does not apply to it; `None` where it does.
+    /// Why this case does not apply to the contender; `None` where it does.
     pub(crate) fn refuses(self, case: &Case) -> Option<&'static str> {
         (self.entry().refuses)(case)
     }
 
-    /// Why it can't be measured with this login; `None` where it can.
+    /// Why the contender can't be measured with this login; `None` where it can.
     pub(crate) fn bars(self, login: Login) -> Option<&'static str> {
         (self.entry().bars)(login)
     }

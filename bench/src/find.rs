@@ -95,7 +95,8 @@ fn is_release(path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "release")
 }
 
-/// Asks a program, which is run from any folder, for its version: `PgBouncer 1.18.0`, `weir 0.1.0`, `pgpool-II version 4.3.5 (tamahomeboshi)`.
+/// Asks a program, which is run from any folder, for its version: `PgBouncer 1.18.0`, `weir 0.1.0`, `pgpool-II version
+/// 4.3.5 (tamahomeboshi)`.
 fn versioned(path: PathBuf) -> Option<Program> {
     let path = path.canonicalize().unwrap_or(path);
     let output = Command::new(&path).arg("--version").output().ok()?;

@@ -1,10 +1,11 @@
 //! `weir-bench forwarder`: the limit. A bare forwarder between many clients and a few servers, without a pool's logic.
 //!
-//! One thread and one epoll. What a client sends in one piece goes to a free server as it is, what the server sends comes
-//! back as it is, and the server is free when its last bytes are a ReadyForQuery outside a transaction. No message is
-//! looked at, no login checked, nothing counted or timed, no statement followed: what it costs is what any pooler costs that
-//! makes a read and a write of each piece. Fit for pgbench's small queries only, and it ends at the first thing that it was
-//! not made for. A large result or COPY of one client at a time passes, too: where a socket is full, it waits for that one.
+//! One thread and one epoll. What a client sends in one piece goes to a free server as it is, what the server sends
+//! comes back as it is, and the server is free when its last bytes are a ReadyForQuery outside a transaction. No
+//! message is looked at, no login checked, nothing counted or timed, no statement followed: what it costs is what any
+//! pooler costs that makes a read and a write of each piece. Fit for pgbench's small queries only, and it ends at the
+//! first thing that it was not made for. A large result or COPY of one client at a time passes, too: where a socket is
+//! full, it waits for that one.
 //!
 //! With `--io io-uring` it does the same on one io_uring instead of epoll (`ring`): the limit of another kind of loop.
 //!
@@ -129,8 +130,8 @@ impl Forwarder {
         }
     }
 
-    /// Reads a socket until it is empty, and does what follows from it. A read that did not fill its room has emptied the
-    /// socket (epoll(7)).
+    /// Reads a socket until it is empty, and does what follows from it. A read that did not fill its room has emptied
+    /// the socket (epoll(7)).
     fn turn(&mut self, id: usize) -> io::Result<()> {
         let mut piece = std::mem::take(&mut self.piece);
         let mut outcome = Ok(PIECE);

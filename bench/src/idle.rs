@@ -1,7 +1,8 @@
-//! `weir-bench idle`: what clients that do nothing cost: memory each, and the time of those among them that do something.
+//! `weir-bench idle`: what clients that do nothing cost: memory each, and the time of those among them that do
+//! something.
 //!
-//! The first few are not counted: what they grow (slabs, the heap's first pages) is there once. The active ones ask at a
-//! rate far from saturation, by a clock, alternately through a pooler without idle clients and through one with them.
+//! The first few are not counted: what they grow (slabs, the heap's first pages) is there once. The active ones ask at
+//! a rate far from saturation, by a clock, alternately through a pooler without idle clients and through one with them.
 //! Beyond some 14,000 clients the kernel searches long for a free port at our end: logins a second then say little.
 
 use std::net::TcpStream;

@@ -1,9 +1,9 @@
-//! `weir-bench instructions`: the instructions of the whole process a transaction, counted by callgrind, and the cache lines that
-//! it has to fetch.
+//! `weir-bench instructions`: the instructions of the whole process a transaction, counted by callgrind, and the cache
+//! lines that it has to fetch.
 //!
-//! `own` counts the engine in a program of its own, which the compiler may treat differently; this counts the programs that are
-//! shipped. A count does not depend on what else the machine does. It has the process's own code and no kernel: system calls
-//! are counted by `syscalls`, and what both cost together is measured by `rounds`.
+//! `own` counts the engine in a program of its own, which the compiler may treat differently; this counts the programs
+//! that are shipped. A count does not depend on what else the machine does. It has the process's own code and no
+//! kernel: system calls are counted by `syscalls`, and what both cost together is measured by `rounds`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,8 +25,8 @@ use crate::stage::Stage;
 /// Seconds of the two runs whose difference is counted, so that start and end of the process are not.
 const RUNS: [u32; 2] = [1, 4];
 
-/// The first-level caches that callgrind simulates: those of most processors of the last years. The kernel does not run in the
-/// simulation, so what it displaces from real caches is not counted.
+/// The first-level caches that callgrind simulates: those of most processors of the last years. The kernel does not run
+/// in the simulation, so what it displaces from real caches is not counted.
 const CACHES: &str = "--cache-sim=yes --I1=32768,8,64 --D1=32768,8,64";
 
 /// What callgrind counts in one run, or the difference of two.
@@ -35,7 +35,7 @@ struct Counts {
     instructions: u64,
     /// Lines of 64 bytes that were not in the cache of code.
     code: u64,
-    /// The same for data, read or written.
+    /// Lines of 64 bytes that were not in the cache of data, read or written.
     data: u64,
 }
 
@@ -101,7 +101,8 @@ impl Group for Options {
         );
         let mut lines = Vec::new();
         for case in &cases {
-            // valgrind delivers no signal to a thread that waits in a ring, so such a process is ended before it has counted.
+            // valgrind delivers no signal to a thread that waits in a ring, so such a process is ended before it has
+            // counted.
             for kind in rig.both_kinds(out)?.into_iter().filter(|kind| *kind != Kind::Weir) {
                 let arguments = case.arguments(case.protocol_for(kind, &rig.pgbouncer_version()));
                 let short = count(&stage, kind, &pgbench, folder.path(), &arguments, RUNS[0])?;
@@ -140,8 +141,8 @@ fn count(
     Ok((counts, run.transactions))
 }
 
-/// A script that runs a pooler under callgrind. To be asked for its version it runs as it is. valgrind creates the file of the counts
-/// as it starts, and PgBouncer fills it as the user that it has become.
+/// A script that runs a pooler under callgrind. To be asked for its version it runs as it is. valgrind creates the file
+/// of the counts as it starts, and PgBouncer fills it as the user that it has become.
 fn wrapper(folder: &Path, name: &str, program: &Path) -> Outcome<PathBuf> {
     let (path, program, folder) = (folder.join(name), program.display(), folder.display());
     let script = format!(

@@ -72,8 +72,8 @@ pub(crate) fn visits(entries: &[Entry]) -> Vec<u32> {
 
 /// How many others were served between the beginning and the end of each transaction.
 ///
-/// The same for all, but for one or two, where the queue is fair, however the pace of the machine changes meanwhile: this
-/// tells an unfair queue from an unsteady machine.
+/// Where the queue is fair, the number is the same for all, give or take one or two, however the pace of the machine
+/// changes meanwhile: this tells an unfair queue from an unsteady machine.
 pub(crate) fn places(entries: &[Entry]) -> Vec<u32> {
     let begun_before = |at: usize| {
         let begin = entries[at].end - u64::from(entries[at].took);

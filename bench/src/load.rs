@@ -1,8 +1,8 @@
 //! Our own load: many connections that send short queries, from one thread; in a closed loop, or by a clock.
 //!
-//! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from a seed), and a
-//! latency begins at the moment in which its query was due, whether or not a connection was free and we were in time: what
-//! a slow answer holds up counts as slow, too.
+//! By a clock, arrivals are drawn beforehand, as those of many independent clients (a Poisson process of one rate, from
+//! a seed), and a latency begins at the moment in which its query was due, whether or not a connection was free and we
+//! were in time: what a slow answer holds up counts as slow, too.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -47,7 +47,7 @@ pub(crate) struct Fleet {
 
 struct Client {
     stream: TcpStream,
-    /// When the request that it waits for was due; `None` while it is idle.
+    /// When the request that the client waits for was due; `None` while the client is idle.
     due: Option<Instant>,
     /// The last bytes that came.
     end: [u8; READY.len()],
@@ -100,7 +100,7 @@ impl Fleet {
         Ok(Fleet { name: pooler.name.clone(), poll, timer, clients, rng, message: Vec::new(), piece: vec![0; 16384] })
     }
 
-    /// Each asks again as soon as it is answered.
+    /// Each client asks again as soon as it is answered.
     pub(crate) fn closed(&mut self, duration: Duration) -> Outcome<Served> {
         let begin = Instant::now();
         let end = begin + duration;
@@ -197,7 +197,7 @@ impl Fleet {
         }
         for event in &events {
             if event.token() == TIMER {
-                // Its count of expirations says nothing that the clock does not.
+                // The timer's count of expirations says nothing that the clock does not.
                 let _ = self.timer.wait();
                 continue;
             }

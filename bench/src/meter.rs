@@ -1,6 +1,7 @@
 //! What a pooler uses: CPU time and memory of its process, with its threads and all its children.
 //!
-//! The time is counted in nanoseconds where the kernel does so; its ticks only tell the program's part from the kernel's.
+//! The time is counted in nanoseconds where the kernel does so; its ticks only tell the program's part from the
+//! kernel's.
 
 use weir_pglocal::proc::{self, Cpu, Snapshot};
 
@@ -47,8 +48,8 @@ pub(crate) fn members(pid: u32) -> usize {
     Snapshot::now().family(pid).pids.len()
 }
 
-/// Memory in bytes: of one process what is resident, of a family the sum of their fair shares, which counts once what they
-/// share. `None` when the process is gone or not ours to look into.
+/// Memory in bytes: of one process what is resident, of a family the sum of their fair shares, which counts once what
+/// they share. `None` when the process is gone or not ours to look into.
 pub(crate) fn memory(pid: u32) -> Option<u64> {
     match Snapshot::now().family(pid).pids.as_slice() {
         [] => None,

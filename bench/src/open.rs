@@ -1,7 +1,7 @@
 //! `weir-bench open`: latencies when queries come by a clock, whether or not the earlier ones are answered.
 //!
-//! A closed loop asks less of a slow pooler; strangers do not. First it is measured how much the base can serve in a closed
-//! loop; then all are asked the same, at shares of that, in rotation.
+//! A closed loop asks less of a slow pooler; strangers do not. First it is measured how much the base can serve in a
+//! closed loop; then all are asked the same, at shares of that, in rotation.
 
 use std::time::Duration;
 

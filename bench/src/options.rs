@@ -18,7 +18,7 @@ use crate::stage::{Pooler, Stage};
 
 /// One part of the benchmarks, a command of its own.
 pub(crate) trait Group: Args {
-    /// Its command.
+    /// The group's command.
     const NAME: &'static str;
 
     /// Measures, and prints the results.
@@ -26,7 +26,7 @@ pub(crate) trait Group: Args {
 
     fn output(&self) -> &Output;
 
-    /// Its flags' defaults, with these flags given.
+    /// The defaults of the group's flags, with these flags given.
     fn with(flags: &[String]) -> Outcome<Self> {
         let command = Self::augment_args(clap::Command::new(Self::NAME).no_binary_name(true));
         let matches = command.try_get_matches_from(flags).map_err(|e| Error::new(e.to_string()))?;
@@ -67,10 +67,11 @@ impl Output {
     }
 }
 
-/// Whom to measure, and how they are set up.
+/// The poolers to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
-    /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the limits]; `direct` is PostgreSQL alone
+    /// Whom to measure [default: pgbouncer,weir, mostly weir-epoll, and in `rounds` all that are on the PATH and the
+    /// limits]; `direct` is PostgreSQL alone
     #[arg(long, value_delimiter = ',', value_name = "KIND")]
     pub(crate) poolers: Vec<Kind>,
     /// Weir's program [default: the release build beside this program]
@@ -121,7 +122,7 @@ impl Rig {
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
 
-    /// The same, with Weir by epoll unless others are named.
+    /// The poolers of `kinds`, with Weir by epoll unless others are named.
     pub(crate) fn both_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = self.kinds(out)?;
         if self.poolers.is_empty() && Kind::WeirEpoll.bars(self.auth).is_none() {
@@ -130,7 +131,7 @@ impl Rig {
         Ok(kinds)
     }
 
-    /// The same, with every other pooler that is installed, and those that mark a limit.
+    /// The poolers of `both_kinds`, with every other pooler that is installed, and those that mark a limit.
     pub(crate) fn all_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = self.both_kinds(out)?;
         if self.poolers.is_empty() && find::pgpool(self.pgpool.as_deref()).is_some() {
@@ -142,7 +143,7 @@ impl Rig {
         Ok(self.with_limits(kinds, out))
     }
 
-    /// These, and those that mark a limit; without those that can't be measured with this login, which is reported.
+    /// Adds the poolers that mark a limit, and removes those that can't be measured with this login, which is reported.
     pub(crate) fn with_limits(&self, mut kinds: Vec<Kind>, out: &mut Out) -> Vec<Kind> {
         kinds.extend(Kind::limits());
         kinds.sort_unstable();
@@ -180,7 +181,7 @@ impl Rig {
         Ok(poolers)
     }
 
-    /// The same, with Weir and PgBouncer each run by what `wrap` makes of its name and program.
+    /// The rig, with Weir and PgBouncer each run by what `wrap` makes of its name and program.
     pub(crate) fn wrapped(&self, wrap: impl Fn(&str, &Path) -> Outcome<PathBuf>) -> Outcome<Rig> {
         let weir = find::weir(self.weir.as_deref())?;
         let pgbouncer = find::pgbouncer(self.pgbouncer.as_deref());

@@ -1,7 +1,8 @@
 //! The configuration files of Odyssey, PgCat and pg_doorman: the first pool, one listener, logging off.
 //!
-//! Sources: Odyssey's docs/configuration, PgCat's CONFIG.md, pg_doorman's documentation. Each pooler's default holds otherwise;
-//! but Odyssey does not reset a server after each transaction, which PgBouncer does not either and which doubles its CPU time. PgCat and pg_doorman let no client in without a password, so with them a login costs md5.
+//! Sources: Odyssey's docs/configuration, PgCat's CONFIG.md, pg_doorman's documentation. Each pooler's default holds
+//! otherwise; but Odyssey does not reset a server after each transaction, which PgBouncer does not either and which
+//! doubles its CPU time. PgCat and pg_doorman let no client in without a password, so with them a login costs md5.
 
 use std::fmt::Write as _;
 

@@ -26,7 +26,7 @@ impl Out {
         Out::default()
     }
 
-    /// One that only keeps.
+    /// An output that is kept, and not printed.
     #[cfg(test)]
     pub(crate) fn silent() -> Out {
         Out { silent: true, ..Out::default() }

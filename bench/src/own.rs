@@ -1,9 +1,9 @@
 //! `weir-bench own`: what Weir's own code costs a transaction, without a kernel: bytes in, bytes out, no sockets.
 //!
-//! One engine with its port played in memory, and servers that answer at once. Nanoseconds are those of this machine at this
-//! moment; instructions are counted by callgrind and are the same everywhere for one build, so they are what one release
-//! is compared with the next by. Only what happens within the engine's turns is counted, and what its port does: a copy
-//! of the bytes.
+//! One engine with its port played in memory, and servers that answer at once. Nanoseconds are those of this machine at
+//! this moment; instructions are counted by callgrind and are the same everywhere for one build, so they are what one
+//! release is compared with the next by. Only what happens within the engine's turns is counted, and what its port
+//! does: a copy of the bytes.
 
 mod world;
 

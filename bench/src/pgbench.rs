@@ -1,8 +1,8 @@
 //! Runs pgbench and reads what it says.
 //!
-//! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an aborted client
-//! or another exit status than 0 is an error, and so is a run that does not end: a figure from a run that went wrong is no
-//! figure.
+//! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an
+//! aborted client or another exit status than 0 is an error, and so is a run that does not end: a figure from a run
+//! that went wrong is no figure.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl Pgbench {
         self.run_by(Way::Plain, pooler, seconds, args)
     }
 
-    /// The same, with the bytes going this way.
+    /// Runs pgbench as `run` does, with the bytes going this way.
     pub(crate) fn run_by(&self, way: Way, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
         let account = &pooler.account;
         let mut command = self.command(&pooler.host, pooler.port, &account.user, &account.password);
@@ -78,7 +78,7 @@ impl Pgbench {
         }
     }
 
-    /// The same, with the share `sampled` of all transactions logged.
+    /// Runs pgbench as `run_by` does, with the share `sampled` of all transactions logged.
     pub(crate) fn run_logged(
         &self,
         way: Way,
@@ -104,7 +104,7 @@ impl Pgbench {
         command
     }
 
-    /// Runs it to its end, or to that of our timeout.
+    /// Runs the command to its end, or to the end of our timeout.
     fn finish(&self, mut command: Command, timeout: Duration) -> Outcome<String> {
         let folder = TempFolder::new()?;
         let file = |name: &str| folder.path().join(name);

@@ -45,7 +45,7 @@ struct Runs {
     kind: Kind,
     name: String,
     samples: Vec<Sample>,
-    /// Why it can't do this case.
+    /// Why the pooler can't do this case.
     failure: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl CaseResult {
         self.poolers[pooler].samples.push(sample);
     }
 
-    /// It can't do this case: its figures so far are dropped, and it is not measured again.
+    /// The pooler can't do this case: its figures so far are dropped, and it is not measured again.
     pub(crate) fn fail(&mut self, pooler: usize, error: &Error) {
         let runs = &mut self.poolers[pooler];
         runs.samples.clear();

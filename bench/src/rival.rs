@@ -1,7 +1,7 @@
 //! A rival that runs already: its name, its address and its process, as `--rival NAME=HOST:PORT,PID` names them.
 //!
-//! It is not ours: it is neither started nor configured nor ended. Its CPU time and memory are read from /proc, with those of
-//! all its children and threads.
+//! The benchmarks neither start nor configure nor end a rival. Its CPU time and memory are read from /proc, with those
+//! of all its children and threads.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(crate) struct Rivals {
     /// The user that logs in to a rival
     #[arg(long, value_name = "USER", default_value = USER)]
     pub(crate) rival_user: String,
-    /// Its password
+    /// The password of that user
     #[arg(long, value_name = "PASSWORD", default_value = USER)]
     pub(crate) rival_password: String,
     /// The database (or pool) that clients request from a rival
@@ -86,7 +86,7 @@ impl Rivals {
 }
 
 impl Account {
-    /// That of our own poolers, for one of their pools.
+    /// The account at our own poolers, for one of their pools.
     pub(crate) fn ours(pool: &str) -> Account {
         Account { user: USER.to_owned(), password: USER.to_owned(), database: pool.to_owned() }
     }

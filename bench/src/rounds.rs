@@ -1,7 +1,7 @@
 //! `weir-bench rounds`: poolers in interleaved rounds of pgbench, compared by CPU time a transaction.
 //!
-//! In each round every pooler runs once, the first place going around, so that a slow phase of the machine reaches all of
-//! them. TPS, latency and memory are shown, but judged by no budget: client and server share the machine with the
+//! In each round every pooler runs once, the first place going around, so that a slow phase of the machine reaches all
+//! of them. TPS, latency and memory are shown, but judged by no budget: client and server share the machine with the
 //! pooler. One that can't do a case has the reason in its row, and the others go on.
 
 use clap::Args;

@@ -252,8 +252,8 @@ pub(crate) fn pgbouncer_ini(Configuration { setup, folder, port, server, .. }: &
 
 /// The settings of its package, except for paths, the number of children, and the checks of a server without replicas.
 ///
-/// Source: the manual of Pgpool-II 4.3, "Server configuration". A child serves one client at a time, and all are started
-/// beforehand; `raw` is the mode without replication, which asks least of it.
+/// Source: the manual of Pgpool-II 4.3, "Server configuration". A child serves one client at a time, and all are
+/// started beforehand; `raw` is the mode without replication, which asks least of it.
 pub(crate) fn pgpool_conf(configuration: &Configuration) -> String {
     let Configuration { setup, folder, port, server, .. } = configuration;
     let (folder, server_port, children) = (folder.display(), server.port, setup.sessions);

@@ -67,7 +67,7 @@ impl Stage {
         self.pooler_with(kind, &self.setup)
     }
 
-    /// The same with another setup than the stage's.
+    /// Starts a pooler as `pooler` does, with another setup than the stage's.
     pub(crate) fn pooler_with(&self, kind: Kind, setup: &Setup) -> Outcome<Pooler> {
         let host = "127.0.0.1".to_owned();
         let Some(program) = kind.program(setup)? else {
@@ -83,7 +83,7 @@ impl Stage {
         Ok(pooler)
     }
 
-    /// The configuration of its poolers.
+    /// The configuration of the stage's poolers.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -93,7 +93,7 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Pooler {
     pub(crate) kind: Kind,
-    /// With its version.
+    /// The pooler's name with its version.
     pub(crate) name: String,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -149,13 +149,13 @@ impl Pooler {
         if self.kind == Kind::Direct { USER } else { SOCKET_POOL }
     }
 
-    /// Its Unix socket; `None` if it has no known one.
+    /// The pooler's Unix socket; `None` if it has no known one.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         let Owner::We(process) = &self.owner else { return None };
         Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
     }
 
-    /// How to connect to one of its pools.
+    /// How to connect to one of the pooler's pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
         let database = match self.kind {
             Kind::Direct => USER,
@@ -167,7 +167,7 @@ impl Pooler {
         if self.kind == Kind::Other { params.timeout(rival::TIMEOUT) } else { params }
     }
 
-    /// Its configuration, which can be changed before a RELOAD; `None` for a pooler that is not ours.
+    /// The pooler's configuration, which can be changed before a RELOAD; `None` for a pooler that is not ours.
     pub(crate) fn configuration(&self) -> Option<Configuration> {
         match &self.owner {
             Owner::We(process) => Some(process.configuration.clone()),
@@ -175,7 +175,7 @@ impl Pooler {
         }
     }
 
-    /// Whether its process still runs; PostgreSQL alone always does.
+    /// Whether the pooler's process still runs; PostgreSQL alone always does.
     pub(crate) fn alive(&mut self) -> bool {
         match &mut self.owner {
             Owner::We(process) => matches!(process.child.try_wait(), Ok(None)),
@@ -184,12 +184,12 @@ impl Pooler {
         }
     }
 
-    /// Reports that its process is gone, with the end of its log.
+    /// Reports that the pooler's process is gone, with the end of its log.
     pub(crate) fn gone(&self) -> Error {
         Error::new(format!("{} has ended:\n{}", self.name, self.log_end()))
     }
 
-    /// The last lines of its log.
+    /// The last lines of the pooler's log.
     pub(crate) fn log_end(&self) -> String {
         let Owner::We(process) = &self.owner else { return String::new() };
         let text = fs::read(&process.log).unwrap_or_default();

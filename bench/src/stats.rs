@@ -54,9 +54,9 @@ const DIGITS: u8 = 4;
 
 /// The distribution of these values; `None` when there are none.
 pub(crate) fn histogram(values: impl IntoIterator<Item = u32>) -> Option<Histogram<u64>> {
-    // It fails for more than five digits only.
+    // `Histogram::new` fails for more than five digits only.
     let mut histogram = Histogram::new(DIGITS).ok()?;
-    // It grows with its values, so none is refused.
+    // The histogram grows with its values, so none is refused.
     values.into_iter().for_each(|value| histogram += u64::from(value));
     (!histogram.is_empty()).then_some(histogram)
 }

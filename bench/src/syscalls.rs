@@ -65,7 +65,7 @@ impl Group for Options {
     }
 }
 
-/// Those that read or write. On io_uring there are none: `io_uring_enter` is shared by many.
+/// The number of calls that read or write. On io_uring there are none: many operations share one `io_uring_enter`.
 fn of_sockets(calls: &Calls) -> u64 {
     let sockets = ["recvfrom", "sendto", "recvmsg", "sendmsg", "read", "write", "readv", "writev"];
     calls.iter().filter(|(name, _)| sockets.contains(&name.as_str())).map(|(_, count)| count).sum()

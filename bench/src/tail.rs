@@ -1,9 +1,9 @@
 //! `weir-bench tail`: how much longer than others the unlucky wait, when many clients share a full pool.
 //!
-//! Latencies come from pgbench's own log of every transaction. A fair queue gives a p99 close to the p50, on a machine that
-//! keeps its pace. Where it does not, *places* still tell: how many others were served while one waited, which is the same
-//! for all in a fair queue, whatever the pace. The bare forwarder beside them serves strictly in order: what it does not
-//! reach is the machine's and pgbench's, not a queue's.
+//! Latencies come from pgbench's own log of every transaction. A fair queue gives a p99 close to the p50, on a machine
+//! that keeps its pace. Where it does not, *places* still tell: how many others were served while one waited, which is
+//! the same for all in a fair queue, whatever the pace. The bare forwarder beside them serves strictly in order: what
+//! it does not reach is the machine's and pgbench's, not a queue's.
 
 use clap::Args;
 

@@ -59,7 +59,8 @@ struct Weir {
 }
 
 impl Servers {
-    /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to get it.
+    /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to
+    /// get it.
     pub(super) fn start(weir: Option<&Path>, consent: Consent) -> Result<Self, Failure> {
         let program = find_weir(weir)?;
         Account::check().map_err(Failure::of)?;
@@ -94,7 +95,7 @@ impl Servers {
             .arg(self.config())
             // The caretaker finds it by this folder if this process is killed before it has reported the process id.
             .current_dir(self.folder())
-            // Its socket for upgrades is made below this folder, and so goes with it.
+            // Weir's socket for upgrades is made below this folder, and so goes with it.
             .env("RUNTIME_DIRECTORY", self.folder())
             .stdin(Stdio::null())
             .stdout(log)
@@ -261,7 +262,7 @@ fn config(port: u16, web_port: u16, server_port: u16, reports: &str) -> String {
 
 /// The program to show: the named one, the one beside this program, or one in PATH.
 fn find_weir(named: Option<&Path>) -> Result<PathBuf, Failure> {
-    // It is started in another folder.
+    // The program is started in another folder.
     if let Some(path) = named {
         return path.canonicalize().map_err(|e| Failure::at(path.display(), e));
     }

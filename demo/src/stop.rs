@@ -20,8 +20,8 @@ pub(super) struct Stop {
     requested: Arc<AtomicBool>,
     /// Which of the standard streams were terminals at first, if their end is to end the demo.
     ///
-    /// The kernel sends HUP to the leader of the session, and to others only when that has ended. A leader such as `make` waits
-    /// for the demo instead.
+    /// The kernel sends HUP to the leader of the session, and to others only when that has ended. A leader such as
+    /// `make` waits for the demo instead.
     terminals: [bool; 3],
 }
 

@@ -1,5 +1,5 @@
-//! Moderate traffic for the live view: clients that run a transaction and pause; in some seconds the pauses are short, so
-//! that clients wait in the queue.
+//! Moderate traffic for the live view: clients that run a transaction and pause; in some seconds the pauses are short,
+//! so that clients wait in the queue.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};

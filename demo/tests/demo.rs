@@ -53,7 +53,7 @@ fn start(arguments: &[&str]) -> Demo {
     Demo(demo(arguments).spawn().unwrap())
 }
 
-/// The same, as a shell starts it: `before` comes before the command, `behind` after it.
+/// Starts the demo as a shell does: `before` comes before the command, `behind` after it.
 fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Demo {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(weir_tests::weir_binary());
@@ -213,8 +213,8 @@ fn a_demo_that_began_with_signals_ignored_ends_as_any_other() {
     }
 }
 
-/// `make` in a terminal window of its own leads the session: the kernel sends HUP to it alone, and it waits for the demo. Here a
-/// shell leads, which treats HUP as `make` does.
+/// `make` in a terminal window of its own leads the session: the kernel sends HUP to it alone, and it waits for the
+/// demo. Here a shell leads, which treats HUP as `make` does.
 #[test]
 fn the_end_of_the_terminal_ends_a_demo_whose_leader_waits_for_it() {
     let _alone = ALONE.lock();

@@ -29,9 +29,9 @@ pub(crate) struct Run {
     pub(crate) plan: String,
     /// The command line.
     pub(crate) command: String,
-    /// When it began, RFC 3339.
+    /// When the run began, RFC 3339.
     pub(crate) began: String,
-    /// When its report was written; `None` while steps are left.
+    /// When the run's report was written; `None` while steps are left.
     pub(crate) ended: Option<String>,
     /// By experiment and step.
     pub(crate) outcomes: BTreeMap<String, BTreeMap<String, Outcome>>,

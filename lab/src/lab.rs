@@ -189,7 +189,7 @@ impl Lab {
 
     /// Starts a command as [`Lab::run`] does; several may run at the same time.
     pub(crate) fn begin(&self, name: &str, what: &str, mut command: Command) -> Result<Running, LabError> {
-        // Its temporary folder does not exist any more when a reader repeats the command.
+        // The lab's temporary folder does not exist any more when a reader repeats the command.
         let line = command_line(&command).replace(&self.folder().display().to_string(), ".");
         let path = |stream: &str| self.folder().join(format!("run-{name}.{stream}"));
         let create =

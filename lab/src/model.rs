@@ -17,10 +17,10 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) struct Report {
     /// The [`FORMAT`] of the program that wrote it.
     pub(crate) format: u32,
-    /// The command line that made it.
+    /// The command line that made the report.
     pub(crate) command: String,
     pub(crate) length: Length,
-    /// When it began and ended, as RFC 3339 in UTC.
+    /// When the run began and ended, as RFC 3339 in UTC.
     pub(crate) began: String,
     pub(crate) ended: String,
     pub(crate) machine: Machine,
@@ -48,7 +48,7 @@ pub(crate) struct Experiment {
     /// Short and permanent: `pgbench`.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// Its question, in a sentence or two.
+    /// The experiment's question, in a sentence or two.
     pub(crate) question: String,
     /// The repeated article: title, author, place. Empty for our own experiments.
     pub(crate) source: String,
@@ -73,7 +73,7 @@ pub(crate) struct Table {
     pub(crate) rows_are: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
-    /// A sentence below it, or nothing.
+    /// A sentence below the table, or nothing.
     pub(crate) note: String,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Chart {
     /// For a bar chart: the name of the group at x = 0, 1, 2 …
     pub(crate) groups: Vec<String>,
     pub(crate) series: Vec<Series>,
-    /// A sentence below it, or nothing.
+    /// A sentence below the chart, or nothing.
     pub(crate) note: String,
 }
 
@@ -193,15 +193,15 @@ pub(crate) const NO_DIFFERENCE: &str = "no difference";
 pub(crate) struct Claim {
     pub(crate) text: String,
     pub(crate) verdict: Verdict,
-    /// With the figures that decided it.
+    /// The reason, with the figures that decided the claim.
     pub(crate) why: String,
     /// How near the deciding ratio was to its limit, in thousandths, where the verdict rests on a comparison.
     #[serde(skip)]
     nearness: Option<u32>,
 }
 
-/// A ratio of figures from seconds of load, without repetitions, decides nothing nearer to its limit than this, in thousandths: two
-/// such runs of the same program differ by as much.
+/// A ratio of figures from seconds of load, without repetitions, decides nothing nearer to its limit than this, in
+/// thousandths: two such runs of the same program differ by as much.
 const UNDECIDED: u32 = 250;
 
 /// The verdict on a claim.
@@ -218,9 +218,9 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
     pub(crate) what: String,
-    /// What was left out without it.
+    /// What was left out without the program.
     pub(crate) effect: String,
-    /// The command that installs it.
+    /// The command that installs the program.
     pub(crate) get: String,
 }
 
@@ -313,7 +313,8 @@ impl Claim {
         Claim { text: text.into(), verdict, why: why.into(), nearness: None }
     }
 
-    /// That the verdict rests on a comparison: whether this ratio is beyond the limit. Of several ratios the nearest counts.
+    /// That the verdict rests on a comparison: whether this ratio is beyond the limit. Of several ratios the nearest
+    /// counts.
     pub(crate) fn by(self, ratio: f64, limit: f64) -> Claim {
         // A cast from a float saturates; what is no number is as near as can be.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

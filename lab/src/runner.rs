@@ -43,7 +43,7 @@ pub(crate) struct RunOptions {
     pub(crate) command: String,
 }
 
-/// Runs it, and writes the report. Returns its folder.
+/// Runs the experiments, and writes the report. Returns the report and its folder.
 pub(crate) fn run(options: &RunOptions) -> Result<(PathBuf, Report), LabError> {
     weir_pglocal::raise_descriptors();
     let mut journal = journal(options)?;

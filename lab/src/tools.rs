@@ -39,15 +39,15 @@ pub(crate) fn check() -> String {
 /// A program's entry in the table.
 struct ToolEntry {
     tool: Tool,
-    /// Its usual name.
+    /// The program's usual name.
     name: &'static str,
-    /// The names of its file, the preferred one first.
+    /// The names of the program's file, the preferred one first.
     files: &'static [&'static str],
     /// Folders besides PATH.
     folders: &'static [&'static str],
-    /// The arguments that print its version, on either stream.
+    /// The arguments that print the program's version, on either stream.
     version: &'static [&'static str],
-    /// How to install it.
+    /// How to install the program.
     get: &'static str,
 }
 
@@ -134,7 +134,7 @@ const TABLE: &[ToolEntry] = &[
 /// An installed program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its usual name.
+    /// The program's usual name.
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
     /// `1.18.0`, or empty if unknown.

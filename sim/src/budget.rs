@@ -1,8 +1,8 @@
 //! The work of a worker's turns, in proportion to what peers have sent: the checker "turns are short".
 //!
 //! Owns what a worker may still spend. Work is counted in the steps of the functions that read texts
-//! ([`weir_pgwire::sql::steps_taken`]), not in time. Every byte that arrives is read a few times, once it is stored or sent; what is
-//! stored may not be read again for a message of a few bytes.
+//! ([`weir_pgwire::sql::steps_taken`]), not in time. Every byte that arrives is read a few times, once it is stored or
+//! sent; what is stored may not be read again for a message of a few bytes.
 
 /// The most steps for each byte that arrives: several functions read a text, each in proportion to it.
 const PER_BYTE: u64 = 64;

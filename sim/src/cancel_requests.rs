@@ -1,9 +1,10 @@
 //! Cancel requests between their arrival at the pooler and its answer: the checker "a cancel is not lost".
 //!
-//! A request is for the query of its client that runs or is next when the request arrives. If that query is in the pooler
-//! or at a server by then, and has not ended when the pooler closes the connection of the request, it must not end by
-//! itself, unless a server was signalled: one that ran the query or an earlier one of the client. A signal that comes
-//! between two queries has no effect in PostgreSQL either. Only queries that sleep are watched, since others end at once.
+//! A request is for the query of its client that runs or is next when the request arrives. If that query is in the
+//! pooler or at a server by then, and has not ended when the pooler closes the connection of the request, it must not
+//! end by itself, unless a server was signalled: one that ran the query or an earlier one of the client. A signal that
+//! comes between two queries has no effect in PostgreSQL either. Only queries that sleep are watched, since others end
+//! at once.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ pub(crate) struct CancelRequests {
 }
 
 impl CancelRequests {
-    /// The pooler has read a request. `sleeps`: what the queries return that its client waits for, in order; all of them
-    /// are in the pooler or at a server, or have ended. Returns whether the request has one to stop.
+    /// The pooler has read a request. `sleeps`: what the queries return that its client waits for, in order; all of
+    /// them are in the pooler or at a server, or have ended. Returns whether the request has one to stop.
     pub(crate) fn arrived(&mut self, now: Time, (client, session): (u32, End), by: End, sleeps: Vec<String>) -> bool {
         let last = self.ended.get(&client);
         let ended = sleeps.iter().position(|sleep| Some(sleep) == last).map_or(0, |last| last + 1);
@@ -70,8 +71,8 @@ impl CancelRequests {
         }
     }
 
-    /// A sleep has ended at a server, by itself or because it was cancelled. Returns how long ago the request to cancel it
-    /// was answered, if that was lost.
+    /// A sleep has ended at a server, by itself or because it was cancelled. Returns how long ago the request to cancel
+    /// it was answered, if that was lost.
     pub(crate) fn slept(&mut self, now: Time, server: u32, client: u32, sleep: &str, cancelled: bool) -> Option<Span> {
         self.ended.insert(client, sleep.to_owned());
         let is_lost = |request: &Request| {

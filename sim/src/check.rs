@@ -23,9 +23,11 @@ pub enum Checker {
     CancelIsNotLost,
     /// A waiting client is served, refused or timed out in time.
     WaitersAreAnswered,
-    /// No client waits at one worker while a server of the pool idles at another, except while a few messages are in transit.
+    /// No client waits at one worker while a server of the pool idles at another, except while a few messages are in
+    /// transit.
     NoWaitBesideIdle,
-    /// No client is passed over by clients that came later to another worker, except while a few messages are in transit.
+    /// No client is passed over by clients that came later to another worker, except while a few messages are in
+    /// transit.
     WaitsAreFair,
     /// When faults stop, all clients finish.
     AllFinishes,

@@ -153,7 +153,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds another run's.
+    /// Adds another run's counts.
     pub fn add(&mut self, other: &Counts) {
         self.transactions += other.transactions;
         self.messages += other.messages;

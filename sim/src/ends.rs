@@ -53,7 +53,7 @@ impl Side {
 pub(crate) struct End {
     /// The connection; numbers are never reused.
     pub(crate) conn: u32,
-    /// Which end of it.
+    /// Which end of the connection.
     pub(crate) side: Side,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum SocketEvent {
     Bytes,
     /// The other end will write no more.
     Eof,
-    /// The same for an end whose reading is paused; bytes sent before may still be unread.
+    /// The other end will write no more, and this end's reading is paused; bytes sent before may still be unread.
     Ending,
     /// The connection broke.
     Error,

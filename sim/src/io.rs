@@ -44,7 +44,7 @@ pub(crate) struct Socket {
     in_handshake: bool,
     /// What a server connection was started for: database and user.
     started: Option<(String, String)>,
-    /// Its target as the engine gave it.
+    /// The connection's target as the engine gave it.
     target: Option<Target>,
     /// The last bytes received during its login; `None` after the login.
     login: Option<Vec<u8>>,
@@ -275,8 +275,8 @@ impl<'a> SimIo<'a> {
         self.sockets.get(peer)
     }
 
-    /// The address for a connect; names are resolved. The engine gets a new DNS answer before the result of the connect,
-    /// which takes some time.
+    /// The address for a connect; names are resolved. The engine gets a new DNS answer before the result of the
+    /// connect, which takes some time.
     fn resolved(&mut self, to: &Target) -> Target {
         let (Host::Name(name), now, worker) = (&to.host, self.ctx.now(), self.worker) else { return to.clone() };
         let Some((address, found)) = self.ctx.names.resolve(now, worker, name) else { return to.clone() };

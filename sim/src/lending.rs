@@ -1,4 +1,5 @@
-//! Waits in a pool that spans several workers: the checkers "no client waits while a server idles" and "waits are fair".
+//! Waits in a pool that spans several workers: the checkers "no client waits while a server idles" and "waits are
+//! fair".
 //!
 //! Owns the last observed state of each pool at each worker. Must not know how servers get from one worker to another,
 //! only how long a message may take: each rule may be broken for as long as a given number of messages takes.
@@ -14,22 +15,22 @@ use crate::check::{Checker, Violation};
 /// The longest time that a message between workers takes.
 pub(crate) const LONGEST_DELIVERY: Span = Span::from_millis(3);
 
-/// How long a client may be the first waiter at one worker while a server idles at another. The request goes to the owner
-/// worker, news of it to the borrower, the server back to the owner and on to the requesting worker: four messages. Each
-/// may be delayed because the previous one was too recent, and a socket takes time to leave its worker.
+/// How long a client may be the first waiter at one worker while a server idles at another. The request goes to the
+/// owner worker, news of it to the borrower, the server back to the owner and on to the requesting worker: four
+/// messages. Each may be delayed because the previous one was too recent, and a socket takes time to leave its worker.
 pub(crate) const BESIDE_IDLE: Span = Span::from_millis(8 * 3);
 
 /// How long the first waiter at a worker may be passed over by clients that came to another worker later by more than
-/// [`SLACK`]; the time starts anew when the last client that came earlier was served there. As above; also, the reply to
-/// one request may be in transit while the next request is not known yet. A client that is passed over while a server is
-/// in transit to it is served within this time.
+/// [`SLACK`]; the time starts anew when the last client that came earlier was served there. As above; also, the reply
+/// to one request may be in transit while the next request is not known yet. A client that is passed over while a
+/// server is in transit to it is served within this time.
 pub(crate) const PASSED_OVER: Span = Span::from_millis(10 * 3);
 
 /// A client that has waited longer at another worker by no more than this has no priority.
 const SLACK: Span = Span::from_millis(2);
 
-/// How long nothing is checked after workers adopted new settings or were stopped: the other workers learn it later, and
-/// a worker whose request fails because the pool does not exist pauses before the next one.
+/// How long nothing is checked after workers adopted new settings or were stopped: the other workers learn it later,
+/// and a worker whose request fails because the pool does not exist pauses before the next one.
 const UNSETTLED: Span = Span::from_millis(300);
 
 /// The observed state of all pools.
@@ -72,7 +73,7 @@ struct AtWorker {
 #[derive(Clone, Copy)]
 struct Head {
     client: Peer,
-    /// Since when it waits, and since when it is first.
+    /// Since when the client waits, and since when it is first.
     waits: Time,
     first: Time,
 }
@@ -198,8 +199,8 @@ mod tests {
         assert_eq!(found(110, 125), None);
     }
 
-    /// Whether a client that waits since 100 counts as passed over when one that waits since `waits` is served elsewhere
-    /// at `now`.
+    /// Whether a client that waits since 100 counts as passed over when one that waits since `waits` is served
+    /// elsewhere at `now`.
     fn passes_over(waits: u64, now: u64, before: Option<Time>) -> bool {
         let before = before.map(|waits| (waits, at(now))).into_iter().collect();
         let mut pool = pool(Some(head(1, 100)), AtWorker { before, ..AtWorker::default() });

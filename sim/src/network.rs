@@ -166,7 +166,8 @@ impl Net {
         End { conn, side: Side::Far }
     }
 
-    /// Answers [`SocketEvent::Arrived`]: there is no listener. Closes the near end; the caller passes `ConnectFailed` to it.
+    /// Answers [`SocketEvent::Arrived`]: there is no listener. Closes the near end; the caller passes `ConnectFailed`
+    /// to it.
     pub(crate) fn refuse(&mut self, conn: u32) {
         if let Some(state) = self.conns[conn as usize].as_mut() {
             state.end(Side::Near).open = false;

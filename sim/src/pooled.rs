@@ -160,7 +160,7 @@ fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, fa
     config.admin_users = vec![ADMIN.to_owned()];
     config.client_login_timeout =
         if faulty { *rng.pick(&[Span::ZERO, Span::from_secs(2), Span::from_secs(60)]) } else { Span::ZERO };
-    // It takes servers away from clients, which then get an error.
+    // `server_fast_close` takes servers away from clients, which then get an error.
     config.server_fast_close = faulty && rng.chance(300);
     config.spread = *rng.fork("spread", 0).pick(&[Spread::Busy, Spread::Always, Spread::Always, Spread::Never]);
     config.stats_period = Span::from_secs(*rng.pick(&[1, 60]));
@@ -192,7 +192,7 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         server_round_robin: rng.chance(300),
         connects_per_second: *rng.pick(&[1_000, 100, 20]),
         query_wait_timeout: Span::ZERO,
-        // It ends waits that a checker expects to go on.
+        // `first_server_timeout` ends waits that a checker expects to go on.
         first_server_timeout: Span::ZERO,
         query_wait_notify: *rng.pick(&[Span::ZERO, Span::from_millis(1), Span::from_secs(5)]),
         // A hostile server may swallow a cancel.
@@ -223,7 +223,7 @@ fn draw_fallback(rng: &mut Rng, config: &mut Config, targets: &[Target]) {
     config.fallback = Some(Arc::new(pattern));
 }
 
-/// The same settings with pools removed, moved to other targets, or with another user.
+/// The given settings with pools removed, moved to other targets, or with another user.
 fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
     let names: Vec<String> = config.pools.keys().cloned().collect();
     for (number, name) in names.iter().enumerate() {
@@ -252,7 +252,8 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
     config
 }
 
-/// Draws auth_query: a server is asked as `auth` for the secrets of unlisted users, in each client's database or in one.
+/// Draws auth_query: a server is asked as `auth` for the secrets of unlisted users, in each client's database or in
+/// one.
 fn draw_lookups(rng: &mut Rng, config: &mut Config, pools: u64) {
     config.auth.query = "LOOKUP $1".to_owned();
     config.auth.query_user = Some("auth".to_owned());
@@ -312,7 +313,7 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
     }
 }
 
-/// The same settings with other sizes.
+/// The given settings with other sizes.
 fn resized(rng: &mut Rng, config: &Config) -> Config {
     let mut config = config.clone();
     for pool in config.pools.values_mut() {

@@ -52,7 +52,7 @@ struct Node {
     tick: Time,
     /// Randomness of helpers, delays and probes.
     rng: Rng,
-    /// Randomness of its load.
+    /// Randomness of the worker's load.
     loads: Rng,
 }
 
@@ -110,7 +110,8 @@ impl Pooler {
         Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
     }
 
-    /// The clients of the run, by number. `operated`: an operator is among them and may shrink pools below the settings.
+    /// The clients of the run, by number. `operated`: an operator is among them and may shrink pools below the
+    /// settings.
     pub(crate) fn expect(&mut self, clients: BTreeMap<u32, LoginNames>, operated: bool) {
         self.shared.clients = clients;
         self.shared.allowed.operated = operated;

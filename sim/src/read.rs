@@ -1,6 +1,8 @@
-//! The client's messages that only a server reads as a whole: Bind, Execute, FunctionCall, CopyFail, and those without a body.
+//! The client's messages that only a server reads as a whole: Bind, Execute, FunctionCall, CopyFail, and those without
+//! a body.
 //!
-//! The pooler passes them on; the simulated servers take them in. Layouts: PostgreSQL's documentation, "Message Formats".
+//! The pooler passes them on; the simulated servers take them in. Layouts: PostgreSQL's documentation, "Message
+//! Formats".
 
 use weir_pgwire::Malformed;
 

@@ -53,8 +53,8 @@ impl Refused {
         self.logged += 1;
     }
 
-    /// A difference from the sum of all engines' counters, if there is one. A client in the middle of a server's message
-    /// is disconnected without an error, and counted all the same.
+    /// A difference from the sum of all engines' counters, if there is one. A client in the middle of a server's
+    /// message is disconnected without an error, and counted all the same.
     pub(crate) fn differs(&self, counted: &Refusals) -> Option<String> {
         let fits = counted.pool_full >= self.full
             && counted.server_slow >= self.slow

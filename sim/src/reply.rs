@@ -23,7 +23,7 @@ pub(crate) enum Reply {
     Secret(String),
     /// Rows that carry a token, from the one with index `next` to the one before `end`.
     Rows { token: String, width: u64, next: u64, end: u64 },
-    /// The same as CopyData messages.
+    /// Rows that carry a token, as CopyData messages.
     CopyRows { token: String, width: u64, next: u64, end: u64 },
     /// A command tag.
     Complete(String),

@@ -72,11 +72,11 @@ impl fmt::Display for Act {
 
 /// The pooler of a run.
 pub(crate) struct Pooling {
-    /// How many engines it has.
+    /// How many engines the pooler has.
     pub(crate) workers: u16,
-    /// The configuration it starts with.
+    /// The configuration that the pooler starts with.
     pub(crate) config: Arc<Config>,
-    /// What each reload gives it; after the last one the configuration stays the same.
+    /// What each reload gives to the pooler; after the last one the configuration stays the same.
     pub(crate) reloads: Vec<Arc<Config>>,
 }
 

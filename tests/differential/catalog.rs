@@ -171,7 +171,7 @@ pub(crate) const MANY: [&str; 24] = [
     "SELECT E'\\';'; RESET IntervalStyle; SELECT interval '1 day'",
 ];
 
-/// The same with transaction blocks in them.
+/// Several statements in one text, with transaction blocks in them.
 pub(crate) const MANY_BLOCKS: [&str; 9] = [
     "BEGIN; INSERT INTO @.t (a) VALUES (60); COMMIT",
     "BEGIN; INSERT INTO @.t (a) VALUES (61); SELECT 1/0; COMMIT",

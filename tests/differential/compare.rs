@@ -111,7 +111,7 @@ fn sqlstate(body: &[u8]) -> Option<Vec<u8>> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {
     Alike,
-    /// They are, because of this entry of [`EXEMPTIONS`].
+    /// The answers count as equal, because of this entry of [`EXEMPTIONS`].
     Exempt(usize),
     Differ,
 }

@@ -99,7 +99,7 @@ impl Message {
         Message::Execute { portal: portal.into(), max_rows }
     }
 
-    /// Appends its encoding.
+    /// Appends the message's encoding.
     pub(crate) fn put(&self, buffer: &mut Vec<u8>, sender: Sender<'_>) {
         let own = |text: &[u8]| sender.own(text);
         match self {
@@ -146,7 +146,7 @@ impl Message {
         }
     }
 
-    /// Its line in a transcript.
+    /// The message's line in a transcript.
     pub(crate) fn line(&self) -> String {
         match self {
             Message::Startup { minor, params } => {

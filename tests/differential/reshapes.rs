@@ -1,12 +1,13 @@
-//! Sessions of several clients whose tables, views and types change between Parse and Bind: by clients of the pool and by connections
-//! past it, with servers that are idle or taken.
+//! Sessions of several clients whose tables, views and types change between Parse and Bind: by clients of the pool and
+//! by connections past it, with servers that are idle or taken.
 //!
-//! A client gets rows of the shape that it was given, or the error for a statement that has changed; and it gets that error only if it
-//! had prepared the statement before the change. That is what PostgreSQL does, so answers are compared as elsewhere.
+//! A client gets rows of the shape that it was given, or the error for a statement that has changed; and it gets that
+//! error only if it had prepared the statement before the change. That is what PostgreSQL does, so answers are compared
+//! as elsewhere.
 //!
-//! Never drawn: a Parse of what does not exist any more, which Weir answers itself where the statement was accepted before
-//! (docs/pooling.md); a first use within a transaction block; a second Bind of an unnamed statement of which only a portal was
-//! described.
+//! Never drawn: a Parse of what does not exist any more, which Weir answers itself where the statement was accepted
+//! before (docs/pooling.md); a first use within a transaction block; a second Bind of an unnamed statement of which
+//! only a portal was described.
 
 use std::sync::Mutex;
 use std::thread;

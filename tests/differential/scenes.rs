@@ -270,7 +270,7 @@ impl Author {
         self.sql("SELECT lo_unlink(90@#)");
         let end = *self.rng.pick(&["COMMIT", "ROLLBACK"]);
         self.sql(end);
-        // It is removed in any case, for the next run.
+        // The large object is removed in any case, for the next run.
         self.sql("SELECT count(lo_unlink(oid)) FROM pg_largeobject_metadata WHERE oid = 90@#");
     }
 

@@ -70,7 +70,7 @@ impl Script {
         if script.modes.is_empty() { Err("no line says which modes it is for".into()) } else { Ok(script) }
     }
 
-    /// The same with a plain login for each client whose first message is not the first packet of a connection.
+    /// The script with a plain login for each client whose first message is not the first packet of a connection.
     pub(crate) fn with_logins(&self) -> Script {
         let mut known: Vec<&str> = Vec::new();
         let mut name = "";

@@ -55,7 +55,7 @@ fn commands(site: &Site) -> Vec<String> {
             form.replace("key = arg", "query_timeout = 1").trim().to_owned()
         }));
     }
-    // The same again, in unusual spellings.
+    // All commands again, in unusual spellings.
     let odd = |command: &String| format!("/* select */ {};;", command.to_lowercase());
     let odd: Vec<_> = all.iter().map(odd).collect();
     all.sort();

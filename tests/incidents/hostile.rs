@@ -231,7 +231,8 @@ fn a_servers_error_without_sqlstate_is_still_reported() {
     report.figure(format!("{count} servers, each reported as an error"));
 }
 
-/// The same errors at PgBouncer 1.18, in each place, until it exits. The result is only a figure.
+/// Errors that lack their SQLSTATE or other fields, at PgBouncer 1.18, in each place, until it exits. The result is
+/// only a figure.
 #[test]
 fn what_pgbouncer_1_18_makes_of_an_error_without_its_sqlstate() {
     let report = Report::begin();

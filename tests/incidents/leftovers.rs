@@ -125,7 +125,7 @@ fn state_that_a_client_leaves_is_not_there_for_the_next() {
     }
 }
 
-/// The same check with the guard off, and through PgBouncer in transaction mode: it finds nearly all of the left state.
+/// The check with the guard off, and through PgBouncer in transaction mode: it finds nearly all of the left state.
 #[test]
 fn without_a_reset_the_next_client_finds_what_was_left() {
     let report = Report::begin();

@@ -121,8 +121,8 @@ fn no_sql_of_a_client_runs_before_its_login() {
     report.figure(format!("{tried} hostile logins, nothing ran"));
 }
 
-/// The same trap on the path of the asker itself, as a careless `ALTER ROLE` sets it. Weir's own query qualifies all
-/// names; that of PgBouncer 1.18 runs the trap.
+/// A trap on the search path of the asking role itself, as a careless `ALTER ROLE` sets it. Weir's own query qualifies
+/// all names; that of PgBouncer 1.18 runs the trap.
 #[test]
 fn a_search_path_of_the_asking_role_changes_no_lookup() {
     let report = Report::begin();

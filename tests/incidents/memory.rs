@@ -76,8 +76,8 @@ fn until(client: &mut Connection, last: &str) -> Vec<String> {
     transcript
 }
 
-/// The same, but every client keeps all that it prepares: the hard limit of `statement_memory` refuses more with 54000,
-/// and the memory of clients that disconnect is freed.
+/// Distinct statements of clients that keep all that they prepare: the hard limit of `statement_memory` refuses more
+/// with 54000, and the memory of clients that disconnect is freed.
 #[test]
 fn statements_that_are_kept_end_at_their_limit() {
     let report = Report::begin();

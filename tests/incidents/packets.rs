@@ -159,7 +159,7 @@ fn reach(site: &Site, phase: Phase) -> (Connection, Vec<u8>) {
 }
 
 /// A header with a length above 2³¹ made PgBouncer wait for ever. Weir refuses it in every phase of a client's
-/// connection: the connection is closed, and neither waits for the bytes nor keeps the process busy.
+/// connection: the connection is closed, and Weir neither waits for the bytes nor spins.
 #[test]
 fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
     let report = Report::begin();
@@ -203,8 +203,8 @@ fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
     report.figure(format!("{tried} headers in {} phases, each connection ended", PHASES.len()));
 }
 
-/// The same from a server, in each phase of our login and after it: its connection is closed, and the client gets an
-/// error.
+/// A server sends a header with a length beyond any message, in each phase of our login and after it: the server's
+/// connection is closed, and the client gets an error.
 #[test]
 fn a_length_beyond_any_message_ends_a_servers_connection_in_every_phase() {
     let report = Report::begin();
@@ -242,7 +242,7 @@ fn a_length_beyond_any_message_ends_a_servers_connection_in_every_phase() {
     report.figure(format!("{count} hostile servers, each connection ended"));
 }
 
-/// The same inside TLS.
+/// A client sends a header with a length beyond any message inside TLS.
 #[test]
 fn a_length_beyond_any_message_is_refused_within_encryption_too() {
     let certificates = Certificates::new();

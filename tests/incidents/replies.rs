@@ -12,7 +12,7 @@ use weir_tests::{
 
 use crate::report::{Report, size};
 
-/// A server whose bytes arrive slow_plan, in small pieces with a delay each.
+/// A server whose bytes arrive slowly, in small pieces with a delay each.
 fn slow_plan() -> Plan {
     let pieces = Some((97, Duration::from_micros(300)));
     let way = Way { jitter: Duration::from_millis(2), trickle: pieces, ..Way::default() };
@@ -187,7 +187,7 @@ fn a_left_over_reply_never_surfaces_in_the_next_clients_query() {
             let mut through = pooled.connect();
             let (wanted, got) = (whole(&mut alone, &batch, &mark), whole(&mut through, &batch, &mark));
             assert_eq!(got, wanted, "mix {number} of seed {seed}");
-            // The same client sends another mix, without its end.
+            // The client sends another mix, without its end.
             through.send_bytes(mix(&mut rng).bytes()).unwrap();
             if rng.one_in(2) {
                 let _ = through.read_frame(Duration::from_millis(rng.below(4) as u64 + 1));

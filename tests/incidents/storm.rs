@@ -227,7 +227,7 @@ fn goodput_returns_after_a_standstill_and_logins_stay_bounded() {
     assert!(outcome.consoles > 0 && outcome.shut_out == 0, "the console was out of reach");
 }
 
-/// The same run for PgBouncer, in the full size: its result is only a figure.
+/// The run for PgBouncer, in the full size: its result is only a figure.
 #[test]
 fn how_pgbouncer_1_18_fares_after_a_standstill() {
     if !full() {

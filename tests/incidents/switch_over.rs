@@ -13,9 +13,9 @@ use crate::report::{Report, size};
 /// What happens to the old primary.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Old {
-    /// It restarts as a standby: connections are cut, new ones are accepted.
+    /// The old primary restarts as a standby: connections are cut, new ones are accepted.
     Restarted,
-    /// It stays up, with all its connections, and takes no more writes.
+    /// The old primary stays up, with all its connections, and takes no more writes.
     ReadOnly,
 }
 

@@ -144,8 +144,8 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
     report.figure(format!("{kept} silent connections for 40 slots, operators and clients logged in"));
 }
 
-/// Each of many unauthenticated clients sends as much as it can: the begin of a long startup packet, of a password, of
-/// a handshake. Together they use no more memory than the bound for all of them.
+/// Each of many unauthenticated clients sends as much as it can: the beginning of a long startup packet, of a password,
+/// of a handshake. Together they use no more memory than the bound for all of them.
 #[test]
 fn unauthenticated_clients_take_little_memory() {
     let report = Report::begin();

@@ -1,4 +1,5 @@
-//! The dashboard and the alert rules in `monitoring/`, evaluated by a real Prometheus that scrapes a real Weir under load.
+//! The dashboard and the alert rules in `monitoring/`, evaluated by a real Prometheus that scrapes a real Weir under
+//! load.
 //!
 //! Skipped, with a line that reports it, where no Prometheus is installed.
 
@@ -96,8 +97,8 @@ fn expressions(dashboard: &Value) -> Vec<String> {
     }
 }
 
-/// For some seconds: transactions, prepared statements, a client that idles in a transaction, one that waits, refusals by
-/// a full pool, and an error of the server.
+/// For some seconds: transactions, prepared statements, a client that idles in a transaction, one that waits, refusals
+/// by a full pool, and an error of the server.
 fn work(site: &Site) {
     let mut client = site.connect();
     for _ in 0..20 {

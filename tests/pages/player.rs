@@ -1,6 +1,7 @@
 //! Runs pages: reads their blocks, makes one script of them, and compares what each block printed.
 //!
-//! All of it happens in one temporary folder, as an ordinary user. Processes that still work there at the end are killed.
+//! All of it happens in one temporary folder, as an ordinary user. Processes that still work there at the end are
+//! killed.
 
 use std::fs;
 use std::net::TcpListener;
@@ -20,7 +21,7 @@ struct Block {
     place: String,
     text: String,
     fails: bool,
-    /// What it prints, if the page shows it.
+    /// What the block prints, if the page shows it.
     output: Option<String>,
 }
 

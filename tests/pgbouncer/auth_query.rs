@@ -40,7 +40,7 @@ fn known(site: &Site, facts: &mut Facts) {
     }
 }
 
-/// The same, and users that can't log in with any password.
+/// The logins of `known`, and of users that can't log in with any password.
 fn all(site: &Site, facts: &mut Facts) {
     known(site, facts);
     facts.login("no such database", &site.params(users::OTHER, "nowhere"));

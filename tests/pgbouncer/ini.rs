@@ -9,7 +9,7 @@ fn starts(name: &str, ini: &str) {
     starts_unless(name, ini, &[]);
 }
 
-/// The same, with known differences.
+/// Starts with a file as it is, and notes the result, with known differences.
 fn starts_unless(name: &str, ini: &str, differences: &[Difference]) {
     prepared(&Setup::new(), differences, |site, facts| {
         site.write("pgbouncer.ini", ini);

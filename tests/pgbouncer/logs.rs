@@ -95,7 +95,7 @@ fn note(site: &Site, facts: &mut Facts, name: &str, what: &str) {
     note_some(site, facts, name, what, 1);
 }
 
-/// The same when there are this many lines.
+/// Notes the lines that contain this, when there are this many.
 #[track_caller]
 fn note_some(site: &Site, facts: &mut Facts, name: &str, what: &str, count: usize) {
     let mut lines = lines(site, what, count);

@@ -149,7 +149,7 @@ fn statements_only() {
 
 #[test]
 fn the_distributions_own() {
-    // It names no administrator; one more line adds one.
+    // The distribution's file names no administrator; one more line adds one.
     let Ok(text) = fs::read_to_string("/etc/pgbouncer/pgbouncer.ini") else {
         println!("/etc/pgbouncer/pgbouncer.ini does not exist, or is not readable");
         return;
@@ -160,7 +160,7 @@ fn the_distributions_own() {
 #[test]
 fn the_distributions_smallest() {
     let Ok(text) = fs::read_to_string("/usr/share/doc/pgbouncer/pgbouncer-minimal.ini") else { return };
-    // It is complete for clients of the Unix socket in /tmp; this test needs an address and a userlist.
+    // The smallest file is complete for clients of the Unix socket in /tmp; this test needs an address and a userlist.
     let more = "listen_addr = 127.0.0.1\nlisten_port = 6432\nunix_socket_dir = /var/run/postgresql\n\
                 admin_users = postgres\nauth_file = /etc/pgbouncer/userlist.txt\n";
     load("the distribution's smallest", &format!("{text}\n{more}"), &[], "postgres");

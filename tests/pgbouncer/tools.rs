@@ -1,5 +1,5 @@
-//! Tools that watch a PgBouncer: what the exporter for Prometheus makes of the console's tables, what scripts read by position, and the
-//! name that a process is found by.
+//! Tools that watch a PgBouncer: what the exporter for Prometheus makes of the console's tables, what scripts read by
+//! position, and the name that a process is found by.
 //!
 //! `PGBOUNCER_EXPORTER` names a built pgbouncer_exporter, or one is on the path: it runs too, before both.
 

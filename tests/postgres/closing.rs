@@ -218,7 +218,7 @@ fn whoever_is_refused_reads_why_and_the_end_of_the_stream() {
         // As long as a client stays, so does the process.
         let _last = site.connect();
         site.weir().skip_final_checks();
-        // It is accepted when it has sent something.
+        // A client is accepted when it has sent something.
         let (mut late, startup) = (opened(&site), startup(users::APP.name, "app"));
         late.write_all(&startup[..4]).unwrap();
         site.weir().command("SHUTDOWN WAIT_FOR_CLIENTS").unwrap();

@@ -1,4 +1,5 @@
-//! The console's tables as views over dblink read them: by position, with the types that tools for PgBouncer 1.25 declare.
+//! The console's tables as views over dblink read them: by position, with the types that tools for PgBouncer 1.25
+//! declare.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a client is given at its login, and what its RESET returns to: through a pool as directly, whatever became of the servers.
+//! What a client is given at its login, and what its RESET returns to: through a pool as directly, whatever became of
+//! the servers.
 
 use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Mode, Postgres, Setup, Site, Weir, ask, eventually, users};
@@ -94,7 +95,7 @@ fn the_login_messages_are_those_of_the_servers_that_replaced_the_old_ones() {
     for (number, command) in ["RECONNECT", "KILL app", "PAUSE"].into_iter().enumerate() {
         let zone = ["Asia/Tokyo", "Europe/Berlin", "America/Lima"][number];
         site.connect().query("SELECT 1").unwrap();
-        // It is for new sessions only.
+        // The new default is for new sessions only.
         let sql = format!("ALTER DATABASE {} SET TimeZone = '{zone}'", site.database().name());
         postgres.superuser("postgres").query(&sql).unwrap();
         site.weir().command(command).unwrap();
@@ -225,7 +226,7 @@ const READ_AFTER_RESET: [&str; 30] = [
     "DISCARD ALL; SELECT 1",
 ];
 
-/// The same as pipelines, a statement each.
+/// Pipelines in which something follows a reset, a statement each.
 const PIPELINES: [&[&str]; 8] = [
     &["RESET TimeZone", "SHOW TimeZone"],
     &["RESET ALL", "SHOW DateStyle", "SHOW TimeZone", "SHOW statement_timeout"],

@@ -285,7 +285,7 @@ fn scram_keys_learnt_from_the_client_log_in_to_the_server() {
 
 #[test]
 fn a_verifier_with_another_salt_accepts_the_client_but_fails_at_the_server() {
-    // The same password with another salt: valid for Weir, useless for the server.
+    // A verifier of the same password with another salt: valid for Weir, useless for the server.
     let setup = Setup::new(Mode::Transaction).no_server_user().secret(users::APP.name, &other_verifier());
     let site = Site::with(setup, Mode::Transaction);
     let outcome = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1"));

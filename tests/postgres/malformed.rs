@@ -9,8 +9,8 @@ use weir_tests::{Batch, Rng, Site, line_of};
 /// The end of each conversation that goes on.
 const ALIVE: &str = "Row alive";
 
-/// Everything that is received, up to the answer to a last query. Where the connection ends, only how: how much a server has
-/// sent by then is a matter of its buffers.
+/// Everything that is received, up to the answer to a last query. Where the connection ends, only how: how much a
+/// server has sent by then is a matter of its buffers.
 fn received(client: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
@@ -79,7 +79,7 @@ fn play(params: &Params, changed: &[u8]) -> Vec<String> {
     let mut client = Connection::connect(params).unwrap();
     let batch = Batch::new().parse("known", "SELECT $1::int").bind("", "known", &["7"]).raw(changed);
     let batch = batch.sync().query("SELECT 'alive'");
-    // It may be closed before it has sent everything.
+    // The client may be disconnected before it has sent everything.
     let _ = client.send_bytes(batch.bytes());
     received(&mut client)
 }

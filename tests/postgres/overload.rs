@@ -57,7 +57,7 @@ fn a_full_pool_is_reported_and_counted_as_full() {
 
 #[test]
 fn a_slow_login_is_reported_and_counted_as_slow() {
-    // It accepts, and sends nothing.
+    // The server accepts, and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     for (more, message) in [

@@ -18,7 +18,7 @@ fn by_rules(rule: &str, settings: &[(&str, &str)], env: &[(&str, &str)]) -> (Wei
     for (name, value) in settings {
         ini = ini.set(name, value);
     }
-    // Listed or not: it is not in the file that a password is looked for.
+    // Whether a user is listed does not matter: the password is not looked for in the file.
     let ini = ini.without(users::APP.name).file("hba.conf", &rules);
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     (Weir::start_ini_with(&ini.text(&database), &ini.files(), &Launch { env, ..Launch::default() }), database)

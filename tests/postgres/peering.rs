@@ -34,7 +34,7 @@ impl Peers {
         peers
     }
 
-    /// All of them, including itself, and one that does not exist.
+    /// All processes, including this one, and one that does not exist.
     fn section(&self) -> String {
         let line = |(id, weir): (u16, &Weir)| format!("{id} = host={} port={}\n", weir.folder().display(), weir.port());
         let lines: String = (1..).zip(&self.all).map(line).collect();

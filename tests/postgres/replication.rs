@@ -88,7 +88,7 @@ fn a_base_backup_and_a_stream_of_wal_go_through_a_pool_in_transaction_mode() {
         &["-D", path(&wal), "-S", "kept", "--no-loop", &format!("--endpos={}", position(&site))],
     );
     assert!(std::fs::read_dir(&wal).unwrap().count() > 0);
-    // Its servers are gone with their clients.
+    // The pool's servers are gone with their clients.
     eventually("no walsender is left", || {
         let count = site.superuser().value("SELECT count(*) FROM pg_stat_replication").unwrap();
         if count.as_deref() == Some("0") { Ok(()) } else { Err(count) }
@@ -232,7 +232,7 @@ fn unread_wal_waits_at_the_server() {
     thread::sleep(Duration::from_secs(2));
     let grown = site.weir().memory().now.saturating_sub(before);
     assert!(grown < 6 * 1024, "{grown} kB for a client that does not read");
-    // It is all there for one that reads again.
+    // All WAL is there for a client that reads again.
     let mut read = 0;
     while read < 60_000_000 {
         read += client.read_frame(TIMEOUT).unwrap().body.len();

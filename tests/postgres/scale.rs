@@ -79,7 +79,7 @@ fn thousands_of_pools_on_demand_are_served_by_few_servers_and_dropped() {
     connect(&site, "pool1").query("SELECT 1").unwrap();
 }
 
-/// The same number of pools in the file.
+/// Thousands of pools in the file.
 #[test]
 fn thousands_of_pools_in_the_file_are_reloaded_and_served() {
     let pools = scaled(200);

@@ -55,7 +55,7 @@ fn set_changes_the_encryption_of_servers_at_once_and_waits_for_files_that_fit() 
     let set = |key: &str, value: &str| site.weir().command(&format!("SET {key} = '{value}'")).map(drop).unwrap();
     set("server_tls_sslmode", "require");
     assert!(is_encrypted(&mut client), "the server under the old settings is replaced");
-    // Its file is still missing: the settings in force stay, and the next SET makes both effective.
+    // The file of the authority is still missing: the settings in force stay, and the next SET makes both effective.
     set("server_tls_sslmode", "verify-full");
     eventually("it is logged", || {
         let log = site.weir().log();

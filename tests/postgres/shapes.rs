@@ -98,13 +98,13 @@ const CLEAR: &str = "DROP VIEW IF EXISTS v; DROP TABLE IF EXISTS t; DROP TYPE IF
 /// How a client uses its statement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Uses {
-    /// It describes the statement once, and executes it then.
+    /// The client describes the statement once, and executes it then.
     Once,
-    /// It has the description of its first portal, and describes none later.
+    /// The client has the description of its first portal, and describes none later.
     FirstPortal,
-    /// It describes every portal.
+    /// The client describes every portal.
     EveryPortal,
-    /// The same as the first, with its unnamed statement.
+    /// The client uses its unnamed statement as in `Once`.
     Unnamed,
 }
 
@@ -170,7 +170,7 @@ fn play(site: &Site, change: &Change, by: By, taken: [usize; 3]) -> Vec<String> 
             seen.push(format!("round {round} {uses:?}"));
             seen.extend(ask(client, &uses.run(change), 1));
         }
-        // Those who come later know the new definition only.
+        // Clients that come later know the new definition only.
         for uses in ALL {
             let mut client = site.connect();
             seen.push(format!("round {round}, new {uses:?}"));
@@ -209,7 +209,7 @@ fn come_later(site: &Site, change: &Change) -> Vec<String> {
         seen.push(format!("{uses:?}"));
         seen.extend(ask(&mut new, &uses.prepare(change), 1));
         seen.extend(ask(&mut new, &uses.run(change), 1));
-        // The same in one piece, by one that has a Flush in it.
+        // Another new client sends all in one piece, with a Flush in it.
         let mut new = site.connect();
         let batch = Batch::new().parse("f", change.statement).describe_statement("f").flush();
         seen.extend(ask(&mut new, &batch.bind("", "f", change.values).execute("", 0).sync(), 1));
@@ -231,7 +231,7 @@ fn who_comes_after_a_change_past_the_pool_gets_no_error_for_it() {
     }
 }
 
-/// The same in blocks, and by a long Bind.
+/// What clients receive that come after a change past the pool, in blocks, and by a long Bind.
 fn come_later_in_a_block(site: &Site, begin: &str, length: usize) -> Vec<String> {
     let change = &Change {
         what: "",

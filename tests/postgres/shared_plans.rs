@@ -1,5 +1,5 @@
-//! What one client sets does not decide what PostgreSQL makes of a shared statement for others: its constants, columns and plan are
-//! those of a fresh server, whichever setting was changed, and however.
+//! What one client sets does not decide what PostgreSQL makes of a shared statement for others: its constants, columns
+//! and plan are those of a fresh server, whichever setting was changed, and however.
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Rng, Setup, Site, ask};
@@ -137,7 +137,7 @@ fn a_setting_of_one_client_decides_nothing_for_another() {
     assert!(tried > 3 * wanted.len(), "{tried} of {} settings", wanted.len());
 }
 
-/// Those that follow their client from its login on.
+/// Settings that follow their client from its login on.
 #[test]
 fn a_setting_of_a_clients_login_decides_nothing_for_another() {
     let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);
@@ -163,7 +163,7 @@ fn a_setting_of_a_clients_login_decides_nothing_for_another() {
     }
 }
 
-/// The probe is one: within a session, a plan that was made with other settings stays.
+/// The probe shows a difference: within a session, a plan that was made with other settings stays.
 #[test]
 fn a_plan_stays_with_its_statement_in_postgresql_itself() {
     let site = Site::direct();

@@ -1,4 +1,5 @@
-//! Statements of the protocol that SQL names, wherever in a text: as with PostgreSQL alone. Other clients' are out of its reach.
+//! Statements of the protocol that SQL names, wherever in a text: as with PostgreSQL alone. Other clients' are out of
+//! its reach.
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask};
@@ -13,7 +14,7 @@ everywhere!(
     strings_end_where_the_clients_settings_say,
 );
 
-/// Without columns, and without the warnings about state that is lost.
+/// The answer to a query, without columns, and without the warnings about state that is lost.
 fn query(client: &mut Connection, sql: &str) -> Vec<String> {
     let told = ask(client, &Batch::new().query(sql), 1);
     told.into_iter().filter(|line| !line.starts_with("Columns ") && !line.starts_with("Notice ")).collect()

@@ -1,5 +1,5 @@
-//! Lists of bounded size: a flood of those who have no login displaces no entry of those who have one, in any list of the
-//! API: each that its description names.
+//! Lists of bounded size: a flood of those who have no login displaces no entry of those who have one, in any list that
+//! the API's description names.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use weir_tests::{Api, Batch, Mode, Setup, Site, eventually};
 
 use crate::web_access::account;
 
-/// What identifies an entry of a list, the first of them that it has.
+/// The fields that may identify an entry of a list; the first one that an entry has counts.
 const KEYS: [&str; 7] = ["number", "request", "id", "revision", "name", "key", "at"];
 /// More lines and requests than any list holds.
 const FLOOD: usize = 2500;

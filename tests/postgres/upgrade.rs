@@ -29,7 +29,8 @@ impl Replaced {
         Replaced { site, pid, supervisor: None }
     }
 
-    /// What the command printed, its errors as text: the new process continues writing its log to where these go.
+    /// What the command printed, and its errors as text. The errors go to a file, because the new process writes its
+    /// log to the same place.
     fn command(&self) -> (bool, String, String) {
         let folder = self.site.weir().folder();
         let errors = folder.join("upgrade.log");
@@ -51,7 +52,7 @@ impl Replaced {
         Postgres::shared().server().caretaker().watch(self.pid);
     }
 
-    /// The same, until nothing is left with the old process.
+    /// Has another process take over, and waits until nothing is left with the old process.
     fn upgrade_all(&mut self) {
         let old = self.pid;
         self.upgrade();
@@ -349,7 +350,8 @@ fn a_process_that_can_t_read_the_format_is_refused_and_the_old_one_serves_on() {
 fn a_process_that_dies_in_a_take_over_leaves_the_old_one_serving_and_the_next_one_takes_over() {
     let mut weir = Replaced::new(setup(1));
     let mut client = weir.site.connect();
-    // Before it serves, and after: of what it was given nothing is left, so the client is in a transaction.
+    // The new process dies before it serves, and then after it does. Whatever the new process was given is lost with
+    // it, so the client is in a transaction, in which it is not given away.
     drop(hello(&weir, FORMAT));
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
     client.query("BEGIN").unwrap();
@@ -409,7 +411,7 @@ fn a_process_whose_predecessor_is_killed_stays() {
     let log = folder.join("new.log");
     eventually("the new process knows", || {
         let said = fs::read_to_string(&log).unwrap();
-        // It may have been killed before it had offered anything, or when all had moved.
+        // The old process may have been killed before it had offered anything, or when all had moved.
         let known = ["the old process ended early", "the old process has ended", "can't take over"];
         if known.iter().any(|text| said.contains(text)) { Ok(()) } else { Err(said) }
     });

@@ -284,7 +284,7 @@ fn logins_to_a_broken_server_are_spaced_out() {
         for socket in broken.incoming() {
             counter.fetch_add(1, Ordering::Relaxed);
             let mut socket = socket.unwrap();
-            // It gets an encryption request first.
+            // The server gets an encryption request first.
             let _ = socket.read(&mut [0; 8]);
             let _ = socket.write_all(b"N");
             let _ = socket.read(&mut [0; 1000]);

@@ -19,7 +19,7 @@ fn site(lines: &str) -> (Site, FaultProxy, Api) {
     site_with("", lines)
 }
 
-/// The same with these lines of `[web]`.
+/// A site behind a proxy that can go away, with these lines of `[alerts]` and of `[web]`.
 fn site_with(web: &str, lines: &str) -> (Site, FaultProxy, Api) {
     let postgres = Postgres::shared();
     let proxy = FaultProxy::before(postgres.port());

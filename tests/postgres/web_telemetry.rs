@@ -88,7 +88,7 @@ fn metrics_arrive_with_their_kinds_headers_and_attributes() {
     let sum: u64 = counts.iter().map(|count| count.as_str().unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(times["count"], sum.to_string());
     assert!(receiver.all().iter().all(|one| one.head.contains("authorization: bearer abc")));
-    // The same families as for Prometheus.
+    // The families are the same as for Prometheus.
     let text = api.ask("GET", "/metrics", "").1;
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let missing: Vec<_> = families

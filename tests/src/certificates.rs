@@ -38,7 +38,7 @@ impl Certificates {
         self.sign_for(subject, "localhost")
     }
 
-    /// The same for another host name or address.
+    /// A key and a certificate for another host name or address with this subject, as PEM.
     pub fn sign_for(&self, subject: &str, name: &str) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, subject);

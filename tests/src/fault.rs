@@ -30,8 +30,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// `BPF_RET | BPF_K`: keep as many bytes of the packet as the instruction says.
 const RETURN: u16 = 0x06;
 
-/// Whether the kernel lets this process lose packets, as [`FaultProxy::vanish`] does; else its reason. Some kernels permit a
-/// socket's filter only to root.
+/// Whether the kernel lets this process lose packets, as [`FaultProxy::vanish`] does; else its reason. Some kernels
+/// permit a socket's filter only to root.
 pub fn may_lose_packets() -> io::Result<()> {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     SockRef::from(&socket).attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)])
@@ -375,7 +375,7 @@ impl Shared {
         }
     }
 
-    /// The same with a delay, in which several chunks are under way.
+    /// Passes bytes on as `straight` does, with a delay in which several chunks are under way.
     fn delayed(
         self: &Arc<Self>,
         from: &TcpStream,

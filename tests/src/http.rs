@@ -25,7 +25,7 @@ impl Default for Api {
 }
 
 impl Api {
-    /// Where it listens.
+    /// The address that the API listens on.
     pub fn address(&self) -> SocketAddr {
         self.0
     }
@@ -35,7 +35,7 @@ impl Api {
         format!("[web]\naddress = \"{}\"\nport = {}\n", self.0.ip(), self.0.port())
     }
 
-    /// The same for an ini.
+    /// The settings of an ini that make a Weir listen there.
     pub fn keys(&self) -> [(&'static str, String); 2] {
         [("web_address", self.0.ip().to_string()), ("web_port", self.0.port().to_string())]
     }
@@ -67,7 +67,7 @@ impl Api {
         }
     }
 
-    /// The same, with more header lines, each with its line end.
+    /// Sends a request with more header lines, each with its line end; returns the status and the text.
     ///
     /// # Panics
     ///

@@ -37,7 +37,7 @@ impl Ini {
         }
     }
 
-    /// The same in this mode.
+    /// All defaults, but in this mode.
     pub fn of(mode: Mode) -> Self {
         Ini { mode, ..Ini::new() }.set("pool_mode", mode)
     }
@@ -125,7 +125,7 @@ impl Ini {
         self
     }
 
-    /// The mode of its pools.
+    /// The mode of the ini's pools.
     pub fn mode(&self) -> Mode {
         self.mode
     }

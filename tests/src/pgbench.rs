@@ -10,7 +10,7 @@ use crate::postgres::Postgres;
 /// A run of pgbench.
 #[derive(Clone, Debug)]
 pub struct Bench<'a> {
-    /// Where it connects.
+    /// Where pgbench connects.
     pub target: &'a Params,
     /// pgbench's own arguments.
     pub arguments: &'a [&'a str],
@@ -19,9 +19,9 @@ pub struct Bench<'a> {
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct BenchRun {
-    /// Whether it succeeded.
+    /// Whether the run succeeded.
     pub succeeded: bool,
-    /// All its output.
+    /// All output of the run.
     pub output: String,
 }
 

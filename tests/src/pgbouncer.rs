@@ -98,13 +98,13 @@ impl PgBouncer {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(10))
     }
 
-    /// Its exit status, if it has ended.
+    /// PgBouncer's exit status, if it has ended.
     pub fn ended(&self) -> Option<String> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// Its output.
+    /// PgBouncer's output.
     pub fn output(&self) -> String {
         let bytes = fs::read(self.folder.path().join("output")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -13,11 +13,11 @@ use weir_pglocal::{Auth, Error, Options, Programs, Server};
 /// A user of the test servers.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
-    /// Its name.
+    /// The user's name.
     pub name: &'static str,
-    /// Its password, on the server and, unless a test says otherwise, in Weir's list of users.
+    /// The user's password, on the server and, unless a test says otherwise, in Weir's list of users.
     pub password: &'static str,
-    /// The method for it in pg_hba.conf.
+    /// The method for the user in pg_hba.conf.
     pub method: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub mod users {
     /// Trust.
     pub const TRUSTED: User = User { name: "truster", password: "unasked", method: "trust" };
 
-    /// All of them.
+    /// All users.
     pub const ALL: [User; 5] = [APP, OTHER, MD5, PLAIN, TRUSTED];
 }
 
@@ -123,8 +123,8 @@ impl Postgres {
         self.server.params(user.name, database).password(user.password)
     }
 
-    /// An empty database that `users::APP` owns, for one test: a new one, or that of a test which has ended and left nothing
-    /// in it (a new one costs PostgreSQL a tenth of a second).
+    /// An empty database that `users::APP` owns, for one test: a new one, or that of a test which has ended and left
+    /// nothing in it (a new one costs PostgreSQL a tenth of a second).
     pub fn database(&self) -> Database {
         let free = self.free.lock().expect("no test panics while it holds it").pop();
         let name = free.unwrap_or_else(|| self.create_database());
@@ -191,22 +191,22 @@ fn programs() -> Result<Programs, Error> {
 pub struct Database {
     postgres: Postgres,
     name: String,
-    /// What it held at first.
+    /// What the database held at first.
     fingerprint: Option<String>,
 }
 
 impl Database {
-    /// Its name on the server.
+    /// The database's name on the server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The server it is on.
+    /// The server that the database is on.
     pub fn postgres(&self) -> &Postgres {
         &self.postgres
     }
 
-    /// A connection of the superuser to it, past Weir.
+    /// A connection of the superuser to the database, past Weir.
     pub fn superuser(&self) -> Connection {
         self.postgres.superuser(&self.name)
     }

@@ -25,7 +25,7 @@ pub struct Received {
 #[derive(Debug)]
 pub struct Receiver {
     port: u16,
-    /// The status of its answers.
+    /// The status of the receiver's answers.
     pub status: Arc<AtomicU16>,
     received: Arc<Mutex<Vec<Received>>>,
 }

@@ -23,7 +23,7 @@ impl Site {
         Site::direct_on(&Postgres::shared())
     }
 
-    /// The same, on a private server.
+    /// PostgreSQL alone, on a private server.
     pub fn direct_on(postgres: &Postgres) -> Site {
         Site { weir: None, database: postgres.database(), mode: None }
     }
@@ -40,7 +40,7 @@ impl Site {
         Site::on(&Postgres::shared(), setup, mode)
     }
 
-    /// The same, in front of a private server.
+    /// Through a Weir with this setup, in front of a private server.
     pub fn on(postgres: &Postgres, setup: Setup, mode: Mode) -> Site {
         let database = postgres.database();
         let weir = Weir::start_with(&setup.toml(&database), &setup.userlist(), setup.files(), setup.console());
@@ -52,7 +52,7 @@ impl Site {
         Site::ini_on(&Postgres::shared(), ini)
     }
 
-    /// The same, in front of a private server.
+    /// Through a Weir with a `pgbouncer.ini`, in front of a private server.
     pub fn ini_on(postgres: &Postgres, ini: &Ini) -> Site {
         let database = postgres.database();
         let weir = Weir::start_ini(&ini.text(&database), &ini.files());

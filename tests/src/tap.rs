@@ -148,7 +148,7 @@ impl Tap {
         self.wires(|_| true).iter().flat_map(|wire| wire.lines_of()).collect()
     }
 
-    /// The same, only for the connections of one user.
+    /// The messages that Weir has sent after its logins, only for the connections of one user.
     pub fn sent_as(&self, user: &str) -> Vec<String> {
         self.wires(|wire| wire.user == user).iter().flat_map(|wire| wire.lines_of()).collect()
     }

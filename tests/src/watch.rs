@@ -17,7 +17,7 @@ pub fn eventually<T, E: Debug>(what: &str, check: impl FnMut() -> Result<T, E>) 
     within(TIMEOUT, what, check)
 }
 
-/// The same with another timeout.
+/// Repeats a check until it returns `Ok`, with another timeout.
 ///
 /// # Panics
 ///

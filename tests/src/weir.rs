@@ -28,7 +28,7 @@ const LOG_LINES: usize = 40;
 pub struct Weir {
     child: Mutex<Child>,
     folder: TempFolder,
-    /// The name of its configuration in `folder`.
+    /// The name of Weir's configuration in `folder`.
     config: &'static str,
     port: u16,
     console: Console,
@@ -91,7 +91,7 @@ impl Weir {
         Weir::launch("weir.toml", toml, &files, Console::Tcp)
     }
 
-    /// The same with further files in its folder; `{folder}` in `toml` stands for that folder.
+    /// Starts a Weir with further files in its folder; `{folder}` in `toml` stands for that folder.
     ///
     /// # Panics
     ///
@@ -113,7 +113,7 @@ impl Weir {
         Weir::launch("pgbouncer.ini", ini, files, Console::Tcp)
     }
 
-    /// The same under a [`Launch`] of its own.
+    /// Starts a Weir with a `pgbouncer.ini` under a [`Launch`] of its own.
     ///
     /// # Panics
     ///
@@ -124,7 +124,7 @@ impl Weir {
         Weir::launch_with("pgbouncer.ini", ini, files, console, launch)
     }
 
-    /// Kills it with SIGKILL, as a crash would.
+    /// Kills Weir with SIGKILL, as a crash would.
     pub fn kill9(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -178,12 +178,12 @@ impl Weir {
         unreachable!("the last attempt returns or panics")
     }
 
-    /// Its process id.
+    /// Weir's process id.
     pub fn pid(&self) -> u32 {
         self.child().id()
     }
 
-    /// The port it listens on.
+    /// The port that Weir listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -193,7 +193,7 @@ impl Weir {
         self.folder.path()
     }
 
-    /// Its log so far.
+    /// Weir's log so far.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.folder.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -259,7 +259,7 @@ impl Weir {
         send_signal(self.pid(), signal);
     }
 
-    /// Whether SIGSTOP has stopped it (proc(5): the state after the name in /proc/pid/stat).
+    /// Whether SIGSTOP has stopped Weir (proc(5): the state after the name in /proc/pid/stat).
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
@@ -276,17 +276,17 @@ impl Weir {
         eventually("weir has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
-    /// Its exit status, if it has ended.
+    /// Weir's exit status, if it has ended.
     pub fn exited(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
 
-    /// Skips the final checks: the test has left it in a special state.
+    /// Skips the final checks: the test has left Weir in a special state.
     pub fn skip_final_checks(&self) {
         self.checked_at_end.store(false, Ordering::Relaxed);
     }
 
-    /// Its memory.
+    /// Weir's memory.
     pub fn memory(&self) -> Memory {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         let field = |name: &str| -> u64 {
@@ -297,7 +297,7 @@ impl Weir {
         Memory { now: field("VmRSS:").saturating_sub(program), peak: field("VmHWM:").saturating_sub(program) }
     }
 
-    /// How many descriptors it has open.
+    /// How many descriptors Weir has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
@@ -336,8 +336,8 @@ impl Weir {
         Ok(())
     }
 
-    /// The same before there are clients. An earlier console that is still listed, and closed before the count, would
-    /// make it one too few.
+    /// Descriptors of Weir's own before there are clients. An earlier console that is still listed, and closed before
+    /// the count, would make the number one too small.
     fn descriptors_at_start(&self) -> Result<usize, Error> {
         let mut console = Connection::connect(&self.console_params())?;
         while console.query("SHOW CLIENTS")?.rows.len() > 1 {

@@ -20,7 +20,7 @@ pub(super) enum Side {
     Server,
     /// Has not sent its startup packet yet.
     Arriving,
-    /// Its request, if all servers were taken.
+    /// The client's request, if all servers were taken.
     Client(Vec<u8>),
 }
 

@@ -1,8 +1,8 @@
 //! The bare forwarder on one io_uring: what is received and sent goes through the ring, one system call a round.
 //!
-//! The same in all else. A piece is copied into a vector that the ring keeps until it is sent; that costs less than a
-//! call for each send. A client's descriptor is closed when its receive has ended, so none is closed with an entry on
-//! its way.
+//! All else is as in `forwarder`. A piece is copied into a vector that the ring keeps until it is sent; that costs less
+//! than a call for each send. A client's descriptor is closed when its receive has ended, so none is closed with an
+//! entry on its way.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

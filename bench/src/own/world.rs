@@ -75,7 +75,7 @@ fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
 struct Server {
     asked: Vec<u8>,
     in_transaction: bool,
-    /// Parse messages that it received.
+    /// Parse messages that the server received.
     parses: u32,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct World {
     port: Port,
     clients: Vec<Peer>,
     asks: Vec<Vec<u8>>,
-    /// Whether each has another value.
+    /// Whether each request has another value.
     varies: bool,
     answer: Vec<u8>,
     /// How long the engine's turns took, and how many there were.

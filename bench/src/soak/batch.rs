@@ -34,7 +34,7 @@ pub(super) enum Expect {
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
     pub(super) expected: Vec<Expect>,
-    /// The transaction's state after it.
+    /// The transaction's state after the batch.
     status: TxStatus,
     /// After an error the server skips everything up to Sync.
     skipping: bool,

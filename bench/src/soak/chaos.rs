@@ -37,7 +37,8 @@ pub(super) fn reign(world: &World, mut configuration: Option<Configuration>, sup
     }
 }
 
-/// Ends one server, whatever it does; not one that is just logging in, because then its error is everybody's who waits.
+/// Ends one server, whatever it does; not one that is just logging in, because then every waiting client would get its
+/// error.
 fn end_a_server(tally: &Tally, superuser: &mut Connection) {
     let sql = format!(
         "select pg_terminate_backend(pid) from pg_stat_activity where usename = '{USER}' and state is not null \

@@ -32,7 +32,7 @@ pub(super) struct Promises {
     pub(super) clean: bool,
     /// IntervalStyle follows its client.
     pub(super) interval_style: bool,
-    /// It has a console whose counters can be compared.
+    /// The pooler has a console whose counters can be compared.
     pub(super) console: bool,
 }
 

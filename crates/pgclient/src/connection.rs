@@ -73,8 +73,8 @@ impl Connection {
         })
     }
 
-    /// Asks an opened connection whether it can be encrypted; if so, that must come next (PostgreSQL's documentation, "SSL
-    /// Session Encryption").
+    /// Asks an opened connection whether it can be encrypted; if so, that must come next (PostgreSQL's documentation,
+    /// "SSL Session Encryption").
     ///
     /// # Errors
     ///
@@ -251,8 +251,8 @@ impl Connection {
         }
     }
 
-    /// The socket of an idle TCP connection, for a caller that speaks the protocol itself from here on; `None` for a Unix
-    /// socket, and when received bytes were not read.
+    /// The socket of an idle TCP connection, for a caller that speaks the protocol itself from here on; `None` for a
+    /// Unix socket, and when received bytes were not read.
     pub fn into_tcp(self) -> Option<TcpStream> {
         self.stream.into_tcp()
     }

@@ -16,7 +16,7 @@ pub struct ServerError {
     pub sqlstate: String,
     /// What happened.
     pub message: String,
-    /// More of it.
+    /// More about what happened.
     pub detail: Option<String>,
     /// What to do.
     pub hint: Option<String>,

@@ -50,7 +50,7 @@ pub struct Params {
     pub bounds: Option<Bounds>,
     /// Which requests for a proof are answered.
     pub require: RequireAuth,
-    /// What is known of the server when it makes one.
+    /// What is known of the server when it requests a proof.
     pub trust: Trust,
     /// The `tls-server-end-point` of an encrypted connection (RFC 5929, section 4), to which SCRAM then binds.
     pub binding: Option<Vec<u8>>,
@@ -59,9 +59,9 @@ pub struct Params {
 /// What a server that is not trusted may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Until when all of it must be over.
+    /// When the whole connection must be over.
     pub until: Instant,
-    /// The most bytes that it may send, all together.
+    /// The most bytes that the server may send in total.
     pub bytes: usize,
 }
 

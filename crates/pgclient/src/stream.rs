@@ -68,7 +68,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The same socket behind TLS, which `handshake` makes. A Unix socket stays as it is.
+    /// The stream with its socket behind TLS, which `handshake` makes. A Unix socket stays as it is.
     pub(super) fn encrypt(
         self,
         handshake: impl FnOnce(DeadlineSocket) -> io::Result<Box<dyn Transport>>,

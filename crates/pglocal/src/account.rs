@@ -11,11 +11,11 @@ use crate::Error;
 /// An ordinary user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its name in `/etc/passwd`.
+    /// The user's name in `/etc/passwd`.
     pub name: String,
-    /// Its number.
+    /// The user's number.
     pub uid: u32,
-    /// The number of its first group.
+    /// The number of the user's first group.
     pub gid: u32,
 }
 

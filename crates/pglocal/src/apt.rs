@@ -1,8 +1,8 @@
 //! Debian's and Ubuntu's own packages of PostgreSQL, downloaded by apt-get and unpacked into a folder of ours.
 //!
-//! Nothing is installed, so no root is needed and no server starts. apt-get checks the distribution's signatures; its lists lie
-//! in a folder of ours as well, because only root may renew those of the machine. Taken are the server, its client
-//! programs, and the libraries that this machine lacks; not LLVM, without which PostgreSQL compiles no queries.
+//! Nothing is installed, so no root is needed and no server starts. apt-get checks the distribution's signatures; its
+//! lists lie in a folder of ours as well, because only root may renew those of the machine. Taken are the server, its
+//! client programs, and the libraries that this machine lacks; not LLVM, without which PostgreSQL compiles no queries.
 //!
 //! The programs look for their data files beside themselves, but for their libraries in the system: a script for each
 //! sets the path of the libraries and calls the program.
@@ -92,7 +92,7 @@ impl Apt {
         Ok(Apt { options: options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect(), packages })
     }
 
-    /// What it writes to its standard output.
+    /// What apt-get writes to its standard output.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = command_line(&["apt-get", "--quiet", "--yes"]);
         command.args(&self.options).args(words).env("LC_ALL", "C").current_dir(&self.packages);
@@ -127,7 +127,7 @@ fn is_number(text: &str) -> bool {
 /// Writes `bin`, whose scripts will be called in `folder`.
 fn write_scripts(ready: &Path, folder: &Path) -> Result<(), String> {
     let server = entries(&ready.join("root/usr/lib/postgresql"))?.pop().ok_or("the packages hold no server")?;
-    // Its library for compiled queries needs LLVM; where the file is missing, PostgreSQL does without.
+    // PostgreSQL's library for compiled queries needs LLVM; where the file is missing, PostgreSQL does without.
     let _ = fs::remove_file(server.join("lib/llvmjit.so"));
     let _ = fs::remove_dir_all(server.join("lib/bitcode"));
     let place = |path: &Path| path.strip_prefix(ready).map_or_else(|_| path.to_owned(), |below| folder.join(below));
@@ -150,7 +150,7 @@ fn write_scripts(ready: &Path, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// As one word of a shell.
+/// The text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

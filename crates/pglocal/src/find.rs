@@ -1,8 +1,8 @@
 //! Where PostgreSQL's programs are on this machine.
 //!
 //! Looked for in the order of how sure we can be that the operator means them: the folder in `WEIR_PG_BIN`, PATH,
-//! `pg_config --bindir`, the folders of distributions (newest first), what an earlier run fetched. Only then is anything
-//! installed or fetched (see `fetch`), if the caller consents.
+//! `pg_config --bindir`, the folders of distributions (newest first), what an earlier run fetched. Only then is
+//! anything installed or fetched (see `fetch`), if the caller consents.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use crate::Error;
 use crate::fetch::{self, Offer};
 use crate::installed::{OLDEST, Origin, Programs, find_installed, installed_folders};
 
-/// The programs on this machine; where there are none, they are installed or fetched without a question, and stderr says
-/// so. For tests, benchmarks and the lab.
+/// The programs on this machine; where there are none, they are installed or fetched without a question, and stderr
+/// says so. For tests, benchmarks and the lab.
 pub fn find() -> Result<Programs, Error> {
     find_with(&mut |_| Ok(true), &mut |line| eprintln!("{line}"))
 }
 
-/// The programs on this machine; where there are none, `consent` decides about each [`Offer`] to get them, and `announce`
-/// is called with a line for each step.
+/// The programs on this machine; where there are none, `consent` decides about each [`Offer`] to get them, and
+/// `announce` is called with a line for each step.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ impl TempFolder {
         Self::owned_by(None)
     }
 
-    /// The same, given to `account`, and in a place that it can reach.
+    /// Makes a folder as `new` does, gives it to `account`, and makes it in a place that `account` can reach.
     pub fn owned_by(account: Option<&Account>) -> Result<Self, Error> {
         let path = base(account).join(format!("weir-{:016x}", random()));
         DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io(format!("create {}", path.display()), &e))?;
@@ -38,12 +38,12 @@ impl TempFolder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it now; a folder that is gone already is no error.
+    /// Removes the folder now; a folder that is gone already is no error.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

@@ -1,7 +1,7 @@
 //! What a process inherits from its parent: ignored signals.
 //!
-//! `nohup`, and a shell that starts a job in the background, leave signals ignored; an ignored signal stays so in every program
-//! that is started from there on. A server, or a test, that waits for one then waits for ever.
+//! `nohup`, and a shell that starts a job in the background, leave signals ignored; an ignored signal stays so in every
+//! program that is started from there on. A server, or a test, that waits for one then waits for ever.
 //!
 //! Owns the set of those that were ignored when this process began. Only the kernel's own table says so (proc(5),
 //! `SigIgn`); where there is none, nothing counts as ignored.
@@ -29,8 +29,8 @@ fn mask_of(status: &str) -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// What is started from now on receives the signals that end a process, also where this process began with them ignored. To
-/// this process itself they go on to mean nothing.
+/// What is started from now on receives the signals that end a process, also where this process began with them
+/// ignored. This process itself still ignores them.
 pub fn restore_signals_for_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

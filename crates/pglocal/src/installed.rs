@@ -1,7 +1,7 @@
 //! PostgreSQL's programs that are installed on this machine.
 //!
-//! Looked for in the order of how sure we can be that the operator means them: PATH, `pg_config --bindir`, the folders of
-//! distributions (newest first). Changes nothing.
+//! Looked for in the order of how sure we can be that the operator means them: PATH, `pg_config --bindir`, the folders
+//! of distributions (newest first). Changes nothing.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::process::Command;
 
 use crate::account;
 
-/// The oldest PostgreSQL that a temporary server is made with: the oldest whose settings and files are as we write them.
+/// The oldest PostgreSQL that a temporary server is made with: the oldest whose settings and files are as we write
+/// them.
 pub(crate) const OLDEST: u32 = 12;
 
 /// Folders of programs, one for each version or package, as distributions lay them out: a folder, and what follows the
@@ -27,9 +28,9 @@ const FOLDERS: [(&str, &str, &str); 7] = [
 /// Where a set of programs came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was on the machine.
+    /// The programs were on the machine.
     Installed,
-    /// It lies in our cache folder, from a package of npm or pip.
+    /// The programs lie in our cache folder, from a package of npm or pip.
     Fetched,
 }
 
@@ -70,7 +71,7 @@ impl Programs {
         self.major
     }
 
-    /// Where they came from.
+    /// Where the programs came from.
     pub fn origin(&self) -> Origin {
         self.origin
     }

@@ -1,7 +1,7 @@
 //! PostgreSQL on this machine: find its programs, and run a temporary server with them.
 //!
-//! Used by the demo, the tests, the benchmarks and the lab, not by the pooler. Must not know Weir's pools or configuration.
-//! What it starts, it ends: a [`Caretaker`] outlives even a killed parent and clears up after it.
+//! Used by the demo, the tests, the benchmarks and the lab, not by the pooler. Must not know Weir's pools or
+//! configuration. What it starts, it ends: a [`Caretaker`] outlives even a killed parent and clears up after it.
 
 pub mod proc;
 

@@ -1,9 +1,8 @@
 //! `weir-pglocal`: which PostgreSQL the demo and the tests will run, asked before they are built.
 //!
-//! `weir-pglocal --folder` prints the folder of its programs, if it is here.
-//! `weir-pglocal [--yes] COMMAND`; COMMAND, such as `make demo`, is named in what is printed. Where there is no
-//! PostgreSQL, it asks before it gets one; with `--yes` it does not. Its exit status is 0 if there is one; 1 if there is none; 3
-//! if this process can run none.
+//! `weir-pglocal --folder` prints the folder of its programs, if it is here. `weir-pglocal [--yes] COMMAND`; COMMAND,
+//! such as `make demo`, is named in what is printed. Where there is no PostgreSQL, it asks before it gets one; with
+//! `--yes` it does not. Its exit status is 0 if there is one; 1 if there is none; 3 if this process can run none.
 
 use std::process::ExitCode;
 

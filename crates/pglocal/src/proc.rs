@@ -119,10 +119,10 @@ pub struct Snapshot(HashMap<u32, Entry>);
 /// A process with all that descend from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
-    /// Its living members.
+    /// The family's living members.
     pub pids: Vec<u32>,
-    /// CPU time of all its members in seconds, those that ended included. The living are counted in nanoseconds where the
-    /// kernel does so: in ticks, a hundred processes that used 9 ms each would have used nothing.
+    /// CPU time of all its members in seconds, those that ended included. The living are counted in nanoseconds where
+    /// the kernel does so: in ticks, a hundred processes that used 9 ms each would have used nothing.
     pub seconds: f64,
 }
 

@@ -32,7 +32,8 @@ fn one_process(pid: u32) -> Option<Pid> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) pid: u32,
-    /// Its command line; PostgreSQL's children write their title there: `postgres: app test 127.0.0.1(4711) idle`.
+    /// The command line of the process; PostgreSQL's children write their title there: `postgres: app test
+    /// 127.0.0.1(4711) idle`.
     pub(crate) title: String,
 }
 

@@ -142,12 +142,12 @@ impl Server {
         &self.options.superuser
     }
 
-    /// The programs it runs with.
+    /// The programs that the server runs with.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// The operating-system user it dropped to, where we are root.
+    /// The operating-system user that the server runs as, where we are root.
     pub fn runs_as(&self) -> Option<&str> {
         self.account.as_ref().map(|account| account.name.as_str())
     }
@@ -183,7 +183,7 @@ impl Server {
         fs::read(self.log_path()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// How to reach it over TCP as this user; the password is empty.
+    /// How to reach the server over TCP as this user; the password is empty.
     pub fn params(&self, user: &str, database: &str) -> Params {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database)
     }
@@ -198,23 +198,23 @@ impl Server {
         self.superuser_connection(database)?.query(sql).map(drop)
     }
 
-    /// Stops it in order (fast shutdown) and starts it again, on the same port with the same data.
+    /// Stops the server in order (fast shutdown) and starts it again, on the same port with the same data.
     pub fn restart(&self) -> Result<(), Error> {
         self.shutdown();
         self.start_again()
     }
 
-    /// Stops it in order: sessions are ended, data is written. [`Server::start_again`] brings it back.
+    /// Stops the server in order: sessions are ended, data is written. [`Server::start_again`] starts it again.
     pub fn shutdown(&self) {
         self.end(&[(Signal::SIGINT, STOP_TIMEOUT), (Signal::SIGQUIT, STOP_TIMEOUT)]);
     }
 
-    /// Starts it again after [`Server::shutdown`] or [`Server::kill9`].
+    /// Starts the server again after [`Server::shutdown`] or [`Server::kill9`].
     pub fn start_again(&self) -> Result<(), Error> {
         self.launch()
     }
 
-    /// Kills all its processes, as a crashed machine would: no connection is closed in order.
+    /// Kills all processes of the server, as a crashed machine would: no connection is closed in order.
     pub fn kill9(&self) {
         let children = self.pid().map(process::children).unwrap_or_default();
         self.end(&[]);
@@ -225,17 +225,17 @@ impl Server {
         }
     }
 
-    /// Freezes all its processes (SIGSTOP): connections stay open, and nothing answers.
+    /// Freezes all processes of the server (SIGSTOP): connections stay open, and nothing answers.
     pub fn sigstop(&self) {
         self.signal_all(Signal::SIGSTOP);
     }
 
-    /// Lets them go on after [`Server::sigstop`].
+    /// Lets the server's processes continue after [`Server::sigstop`].
     pub fn sigcont(&self) {
         self.signal_all(Signal::SIGCONT);
     }
 
-    /// Stops it in order and removes everything; dropping it does the same in haste.
+    /// Stops the server in order and removes everything; dropping it does the same in haste.
     pub fn stop(self) {
         self.shutdown();
     }
@@ -411,7 +411,8 @@ impl Server {
         write().map_err(|e| Error::io(format!("write {}", path.display()), &e))
     }
 
-    /// A postmaster that was killed leaves a small System V segment, named in its pid file: "key id" on the seventh line.
+    /// A postmaster that was killed leaves a small System V segment, named in its pid file: "key id" on the seventh
+    /// line.
     fn remove_shared_memory(&self) {
         let Ok(status) = fs::read_to_string(self.data().join("postmaster.pid")) else { return };
         let id = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));

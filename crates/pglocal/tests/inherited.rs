@@ -1,6 +1,8 @@
-//! Started with signals ignored, as under nohup or by a shell in the background: what we start receives them all the same.
+//! Started with signals ignored, as under nohup or by a shell in the background: what we start receives them all the
+//! same.
 //!
-//! Each test runs itself once more in a process of its own, which begins so, and with standard input closed.
+//! Each test runs itself once more in a process of its own, which begins with ignored signals and with standard input
+//! closed.
 
 use std::env;
 use std::fs;

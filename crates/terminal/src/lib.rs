@@ -55,7 +55,7 @@ impl FromStr for ColorWhen {
 /// How to write to standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
-    /// What it is.
+    /// What standard output is.
     pub output: Output,
     colours: bool,
 }

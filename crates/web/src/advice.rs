@@ -6,8 +6,8 @@
 //! served: then the law gives the pool's own size, the quarter is a step, and the next measurement says whether
 //! another is needed.
 //!
-//! Only work that has ended counts, and no pool grows for which the law, with the quarter, needs no more servers than there
-//! are: where clients wait although little ends, servers are held up, which `incident` explains.
+//! Only work that has ended counts, and no pool grows for which the law, with the quarter, needs no more servers than
+//! there are: where clients wait although little ends, servers are held up, which `incident` explains.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// The same pool with few transactions.
+    /// The pool of `full` with few transactions.
     fn quiet() -> Moment {
         Moment {
             transactions_per_second: Some(40.0),

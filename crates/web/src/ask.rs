@@ -51,7 +51,7 @@ impl Workers {
         }
     }
 
-    /// The same, if no worker is busy.
+    /// The reports of all workers, and the configuration in force, if no worker is busy.
     ///
     /// # Errors
     /// [`ApiError::Busy`] within a moment where a worker is; it is not waited for, and gets no request.
@@ -75,7 +75,7 @@ impl Workers {
         self.0.busiest().filter(|busiest| busiest.busy >= BUSY)
     }
 
-    /// The same with the clients of each user, which costs the workers a walk over all clients.
+    /// The reports of all workers with the clients of each user, which costs the workers a walk over all clients.
     pub(crate) async fn users(&self) -> Result<(Report, Arc<Config>), ApiError> {
         match self.ask(Request::Users, ANSWER_TIMEOUT).await? {
             Reply::Report(report, config) => Ok((*report, config)),

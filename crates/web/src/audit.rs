@@ -3,9 +3,9 @@
 //! An entry is written when its request ends, also when the client did not wait for the answer. It never contains a
 //! body, so no secret; text from clients is escaped here. Three lists are separate, so that refused requests remove no
 //! entry of a change: what was done, what was refused to a known user, and what was refused to an unauthenticated
-//! client. The last are counted by address, only some of them are logged, and none reaches the disk; the first two lists
-//! survive a restart in the folder of `[web] history`. Old and new values are those of the version that the request made
-//! (`versions`), which has its number.
+//! client. The last are counted by address, only some of them are logged, and none reaches the disk; the first two
+//! lists survive a restart in the folder of `[web] history`. Old and new values are those of the version that the
+//! request made (`versions`), which has its number.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

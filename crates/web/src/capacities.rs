@@ -1,8 +1,8 @@
 //! How many connections database servers take, asked from them for the page of databases.
 //!
-//! Owns the bounds: a server is asked only for a request of the API, at most once in [`FRESH`] (or [`RETRY`], if it could
-//! not be asked), a few servers at a time; a request waits [`LONGEST`], and the answers that come later are kept for the
-//! next one.
+//! Owns the bounds: a server is asked only for a request of the API, at most once in [`FRESH`] (or [`RETRY`], if it
+//! could not be asked), a few servers at a time; a request waits [`LONGEST`], and the answers that come later are kept
+//! for the next one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -127,7 +127,7 @@ impl From<PathRejection> for ApiError {
 }
 
 impl ApiError {
-    /// The same error, for this field or setting.
+    /// The error, for this field or setting.
     pub(crate) fn about(self, key: &str) -> ApiError {
         ApiError::Field(key.to_owned(), Box::new(self))
     }

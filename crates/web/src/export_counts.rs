@@ -25,7 +25,7 @@ impl ExportCounter {
 pub(crate) struct ExportCounts {
     /// Requests with metrics that the collector has accepted, and that failed.
     pub(crate) metrics: (u64, u64),
-    /// The same with spans.
+    /// Requests with spans that the collector has accepted, and that failed.
     pub(crate) spans: (u64, u64),
     /// Spans that were lost.
     pub(crate) spans_dropped: u64,

@@ -1,8 +1,8 @@
-//! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk that
-//! refuses the history (with the audit log and the versions of the configuration) or the log.
+//! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk
+//! that refuses the history (with the audit log and the versions of the configuration) or the log.
 //!
-//! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file that
-//! was renewed without a reload is still a fault.
+//! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file
+//! that was renewed without a reload is still a fault.
 
 use std::sync::{Arc, Mutex};
 
@@ -88,7 +88,7 @@ impl Faults {
         self.judge(figures.or(lists), logged)
     }
 
-    /// The same without figures, on a thread that may block.
+    /// The faults as `now` returns them, without errors of the figures' disk, on a thread that may block.
     pub(crate) fn now_blocking(&self, config: &Arc<Config>, logged: Option<String>) -> (Vec<Fault>, Vec<String>) {
         let lists = self.look(config);
         self.judge(lists, logged)

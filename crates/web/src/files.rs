@@ -1,5 +1,5 @@
-//! Reads files that an operator configured. They may be anything: a device without an end, or a pipe without a writer, is
-//! refused.
+//! Reads files that an operator configured. They may be anything: a device without an end, or a pipe without a writer,
+//! is refused.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -1,8 +1,8 @@
 //! `/healthz` and `/readyz`, for supervisors and load balancers: whether the process is alive, and accepts clients.
 //!
 //! Any client may ask, as often as it likes. Concurrent requests share one question to the workers, and the rate of
-//! questions is limited. An answer is never older than the request, but where a worker is busy: then the process is alive,
-//! and what the workers said before still counts, both for a limited time ([`MOST_BUSY`]).
+//! questions is limited. An answer is never older than the request, but where a worker is busy: then the process is
+//! alive, and what the workers said before still counts, both for a limited time ([`MOST_BUSY`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! A bounded list of records, in memory and, with a folder, in a file of one JSON line each: the oldest go first.
 //!
-//! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line that
-//! can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list continues in
-//! memory, [`retry`](Journal::retry) tries again, and the next success writes all of it. A file is replaced as a whole when half of it is out of date.
+//! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line
+//! that can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list
+//! continues in memory, [`retry`](Journal::retry) tries again, and the next success writes all of it. A file is
+//! replaced as a whole when half of it is out of date.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -55,7 +56,8 @@ struct JournalFile {
 }
 
 impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
-    /// The list of an earlier process, in a file of this name; without a folder an empty one that ends with the process.
+    /// The list of an earlier process, in a file of this name; without a folder an empty one that ends with the
+    /// process.
     pub(crate) fn open(folder: Option<&Path>, name: &str, bounds: Bounds) -> Journal<T> {
         let list = List { records: VecDeque::new(), bytes: 0, unwritten: Vec::new(), error: None };
         let journal = Journal { bounds, kept: folder.is_some(), list: Mutex::new(list), file: Mutex::new(None) };
@@ -100,8 +102,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
         list.error.clone().filter(|_| before.is_none())
     }
 
-    /// Why the last line is not in the file, after another try if a write has failed; none without a folder. Blocks on the
-    /// disk only then.
+    /// Why the last line is not in the file, after another try if a write has failed; none without a folder. Blocks on
+    /// the disk only then.
     pub(crate) fn retry(&self) -> Option<String> {
         lock(&self.list).error.as_ref()?;
         self.write_out();

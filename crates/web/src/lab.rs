@@ -40,7 +40,7 @@ pub(crate) struct ReportList {
 /// A report in the list.
 #[derive(Serialize)]
 struct ReportEntry {
-    /// The name of its folder.
+    /// The name of the report's folder.
     name: String,
     #[serde(flatten)]
     summary: Option<ReportSummary>,

@@ -13,9 +13,9 @@ pub(crate) struct Line {
     /// Seconds since 1970.
     at: f64,
     level: &'static str,
-    /// `client`, `server`, or none for the process.
+    /// `client`, `server`, or none for a line about the process.
     side: Option<&'static str>,
-    /// Its number in the lists of clients and servers.
+    /// The number of the client or server in the lists of clients and servers.
     id: Option<u64>,
     pool: String,
     user: String,

@@ -1,7 +1,7 @@
 //! Looks at the servers of pools, for the incident view, and signals for their backends.
 //!
-//! Owns the bounds: a pool's server is asked at most once in [`FRESH`], only for a request of the API, and a few servers at
-//! a time, each with a time limit.
+//! Owns the bounds: a pool's server is asked at most once in [`FRESH`], only for a request of the API, and a few
+//! servers at a time, each with a time limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

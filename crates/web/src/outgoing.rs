@@ -1,5 +1,5 @@
-//! Requests that leave the control plane: to targets of alerts, to a provider of single sign-on, to a collector of metrics. The
-//! program provides the function that sends them.
+//! Requests that leave the control plane: to targets of alerts, to a provider of single sign-on, to a collector of
+//! metrics. The program provides the function that sends them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct HttpRequest {
     /// The address.
     pub url: String,
-    /// Names and values of its headers.
+    /// Names and values of the request's headers.
     pub headers: Vec<(String, String)>,
     /// What is posted.
     pub body: Option<Vec<u8>>,
@@ -26,7 +26,8 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Sends a request, and returns the answer, or why there is none. Blocks, with a timeout of its own; follows no redirection.
+/// Sends a request, and returns the answer, or why there is none. Blocks, with a timeout of its own; follows no
+/// redirection.
 pub type SendHttp = Arc<dyn Fn(&HttpRequest) -> Result<HttpAnswer, String> + Send + Sync>;
 
 impl HttpRequest {

@@ -24,7 +24,8 @@ pub(crate) struct Health {
     unanswered: u32,
     /// Clients whose query waits for a lock.
     blocked: u32,
-    /// Those that wait, were refused or get no answer, by user and application, while something is broken: the most first.
+    /// Clients that wait, were refused or get no answer, by user and application, while something is broken: the most
+    /// first.
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected.
     error: Option<LoginError>,

@@ -211,7 +211,8 @@ fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
     })
 }
 
-/// A listening socket that does not block. One for IPv6 is for IPv6 only: "*" has another one for IPv4 at the same port.
+/// A listening socket that does not block. One for IPv6 is for IPv6 only: "*" has another one for IPv4 at the same
+/// port.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,8 +1,8 @@
 //! The versions of the configuration: each change that workers adopted, with its author, what differs, and the file's
 //! outline to return to.
 //!
-//! Owns their numbers and the list, in memory and in the folder of `[web] history`. Bounded in number and bytes. Holds no
-//! secret: differences and outlines are made without any (`weir_config::changes`, `weir_config::outline`).
+//! Owns their numbers and the list, in memory and in the folder of `[web] history`. Bounded in number and bytes. Holds
+//! no secret: differences and outlines are made without any (`weir_config::changes`, `weir_config::outline`).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -131,8 +131,8 @@ impl Versions {
         self.add(version);
     }
 
-    /// Workers adopt a configuration, whose file has this outline, or why there is none. Returns an error of the disk for
-    /// the log, once.
+    /// Workers adopt a configuration, whose file has this outline, or why there is none. Returns an error of the disk
+    /// for the log, once.
     pub fn adopted(&self, adopted: &Adopted, outline: Result<String, String>) -> Option<String> {
         let before = lock(&self.0.last).outline.clone();
         let mut differences = weir_config::changes(&adopted.before, &adopted.after);
@@ -172,7 +172,7 @@ impl Versions {
         self.list(1, |version| version.number == number).pop()
     }
 
-    /// The same list with the last number, both of one moment.
+    /// The versions that `list` returns, with the last number, both of one moment.
     pub(crate) fn page(&self, most: usize, wanted: impl Fn(&Version) -> bool) -> (Vec<Version>, u64) {
         let last = lock(&self.0.last);
         (self.list(most, wanted), last.number)
@@ -183,8 +183,8 @@ impl Versions {
         lock(&self.0.last).number
     }
 
-    /// The number of the version that the request of this number has made, which is recorded while the workers adopt it; if it
-    /// has made none, the last one.
+    /// The number of the version that the request of this number has made, which is recorded while the workers adopt
+    /// it; if it has made none, the last one.
     pub(crate) async fn made_by(&self, request: u64) -> u64 {
         let made = async {
             loop {

@@ -24,8 +24,8 @@ const FINGERPRINT: usize = 300;
 /// The name by which the connection is recognised at the server.
 const APPLICATION: &str = "weir incident view";
 
-/// Who waits for whom, from the lock table, which every user may read; then what each of them does, of which a user sees
-/// the own role's, unless it is a member of `pg_read_all_stats`.
+/// Who waits for whom, from the lock table, which every user may read; then what each of them does, of which a user
+/// sees the own role's, unless it is a member of `pg_read_all_stats`.
 fn activity_query() -> String {
     format!(
         "with blocked as (select pid, pg_catalog.pg_blocking_pids(pid) as holders from \

@@ -1,7 +1,7 @@
 //! How many connections a database server takes, and which are open, over a short connection with a pool's own login.
 //!
-//! Owns the queries. They use what every user may read: the state of another role's backends is hidden, its database and
-//! user are not.
+//! Owns the queries. They use what every user may read: the state of another role's backends is hidden, its database
+//! and user are not.
 
 use weir_admin::{RoleConnections, ServerCapacity};
 use weir_config::{Config, Pool};

@@ -1,9 +1,9 @@
 //! The configuration of a running process: its file, and the changes of the control plane.
 //!
-//! Owns the order of a change: read the file again and compare it with the text in force, make the change on its text, check
-//! the whole as at the start, check that no stored secret goes to a new host, and only then write. A change that can't be
-//! written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not know how the
-//! result reaches the workers.
+//! Owns the order of a change: read the file again and compare it with the text in force, make the change on its text,
+//! check the whole as at the start, check that no stored secret goes to a new host, and only then write. A change that
+//! can't be written is kept here and applied over the file at each reload. Reads and changes go one at a time. Must not
+//! know how the result reaches the workers.
 //!
 //! On a node of a cluster with a shared configuration, the text in force is the file's own part with the shared one
 //! (`shared`); changes of the shared part go to etcd.
@@ -93,8 +93,8 @@ enum Written {
 }
 
 impl ConfigStore {
-    /// Reads the file, and the shared configuration of its cluster, which `connect` reaches. The configuration is without the
-    /// command line.
+    /// Reads the file, and the shared configuration of its cluster, which `connect` reaches. The configuration is
+    /// without the command line.
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -217,7 +217,7 @@ impl ConfigStore {
         let kept = match written {
             Ok(()) => Persisted::InFile,
             Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
-            // The changes of a whole file are in no sum of changes.
+            // A return to an earlier version replaces the whole file, so it can't be kept in memory as a change.
             Err(ReplaceError::Refused(why)) if matches!(edit, Edit::Restore(_)) => return Err(ChangeError::Unfit(why)),
             Err(ReplaceError::Refused(why)) => {
                 current.edits = plan.edits;
@@ -291,8 +291,8 @@ impl ConfigStore {
         }
     }
 
-    /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now: workers
-    /// have each of them recorded before the next one is made.
+    /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now:
+    /// workers have each of them recorded before the next one is made.
     fn check_latest(&self, known: Option<u64>) -> Result<(), ChangeError> {
         match (known, self.versions.get().map(Versions::latest)) {
             (Some(known), Some(latest)) if known != latest => Err(ChangeError::Overtaken(latest)),

@@ -1,5 +1,6 @@
-//! A stored secret stays where the file sends it, whatever an admin of the control plane or of the console changes: each key
-//! of a pool and each setting, with many values. Servers that record what they get ask the logins of each accepted change for a proof.
+//! A stored secret stays where the file sends it, whatever an admin of the control plane or of the console changes:
+//! each key of a pool and each setting, with many values. Servers that record what they get ask the logins of each
+//! accepted change for a proof.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -153,7 +154,8 @@ fn values(servers: &Servers, words: &[&str]) -> Vec<Option<Value>> {
     texts.into_iter().chain(words.iter().copied()).map(text).chain(others).collect()
 }
 
-/// All changes: of each key of pools with their password, without it, without a user, and of a new pool; of each setting.
+/// All changes: of each key of pools with their password, without it, without a user, and of a new pool; of each
+/// setting.
 fn edits(servers: &Servers) -> Vec<Edit> {
     let mut edits = Vec::new();
     // A password that a change gives is not a stored one.

@@ -12,7 +12,8 @@ const MAX_FILE: u64 = 256 << 20;
 /// The name of standard input in messages.
 const STDIN: &str = "<stdin>";
 
-/// The file that the command line names: `-` is standard input, whose relative paths are those of the working directory.
+/// The file that the command line names: `-` is standard input, whose relative paths are those of the working
+/// directory.
 pub(crate) fn named(file: &Path) -> &Path {
     if file == Path::new("-") { Path::new(STDIN) } else { file }
 }
@@ -55,16 +56,16 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
 /// A text that can't be merged.
 pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
 
-/// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both texts
-/// merged. An error, also one about valid settings that can't be served, is one line.
+/// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both
+/// texts merged. An error, also one about valid settings that can't be served, is one line.
 pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
     let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
     let config = load_for_node(file, &text, edits)?;
     Ok((text, without_shared(config, own)))
 }
 
-/// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node would
-/// serve nobody.
+/// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node
+/// would serve nobody.
 pub(crate) fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), String> {
     let config = load_for_node(file, own, edits)?;
     if config.pools.is_empty() && config.fallback.is_none() {
@@ -96,8 +97,8 @@ pub(crate) fn without_shared(mut config: Config, own: &str) -> Config {
     config
 }
 
-/// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing, since
-/// the configuration is for other processes.
+/// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing,
+/// since the configuration is for other processes.
 pub(crate) fn load_text_as_far(file: &Path, text: &str, anywhere: bool) -> (Config, Option<ConfigErrors>) {
     let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
     let env = |name: &str| env(name).or_else(|| anywhere.then(|| "-".to_owned()));

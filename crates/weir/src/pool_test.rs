@@ -1,8 +1,8 @@
 //! The test of a pool's server: log in as the pool would, query its version and its limits, disconnect.
 //!
-//! Logs in by the rules of the pool's own connections: TLS as configured for servers, with the second attempt of `allow`
-//! and `prefer`, channel binding, and `require_auth`. The server is not trusted: the whole test has a deadline and a limit
-//! of bytes.
+//! Logs in by the rules of the pool's own connections: TLS as configured for servers, with the second attempt of
+//! `allow` and `prefer`, channel binding, and `require_auth`. The server is not trusted: the whole test has a deadline
+//! and a limit of bytes.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// The protocol that PostgreSQL registered for ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// The condition for connections of clients in `pg_stat_activity`. Of another role's backend `backend_type` is hidden; its
-/// database and its user are not, and the server's own processes have not both.
+/// The condition for connections of clients in `pg_stat_activity`. Of another role's backend `backend_type` is hidden;
+/// its database and its user are not, and the server's own processes have not both.
 pub(crate) const OF_CLIENTS: &str =
     "(backend_type = 'client backend' or backend_type is null and usesysid is not null and datid is not null)";
 
@@ -52,8 +52,8 @@ pub(crate) fn test_pool(config: &Config, pool: &Pool, permit: Option<&Permit>) -
     }
 }
 
-/// The pool's own user, or else the first listed one whose password is known: a server that asks for passwords gets that
-/// of one client, not one after the other. The console's users are left out, as no server needs to know them.
+/// The pool's own user, or else the first listed one whose password is known: a server that asks for passwords gets
+/// that of one client, not one after the other. The console's users are left out, as no server needs to know them.
 pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
     if let Some(user) = &pool.user {
         let password = match config.server_password(pool) {
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A limit that no test reaches that is about something else.
+    /// A limit that no test reaches, except tests of the limit.
     const LONG: Duration = Duration::from_secs(100);
 
     /// Tests against a server that sends `first`, and then `again` until the connection is closed; returns the error,
@@ -232,7 +232,8 @@ mod tests {
         test_with(LONG, mode, "", first, again)
     }
 
-    /// The same within a time, for a pool with these keys too. A server without more to say closes once it has an answer.
+    /// Tests as `test_against` does, within a time, for a pool with these keys too. A server without more to say closes
+    /// once it has an answer.
     fn test_with(timeout: Duration, mode: &str, keys: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(

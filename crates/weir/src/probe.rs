@@ -72,8 +72,8 @@ fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
     Some((user, tried))
 }
 
-/// How much the error of a test matters, and what it says. A pool may log in where a test can't: with what its clients' logins
-/// provide.
+/// How much the error of a test matters, and what it says. A pool may log in where a test can't: with what its clients'
+/// logins provide.
 fn judged(config: &Config, pool: &Pool, error: &TestError) -> (Severity, String) {
     let (name, text) = (&pool.name, &error.text);
     let source = match config.server_password(pool) {

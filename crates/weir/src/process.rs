@@ -43,7 +43,7 @@ impl Drop for PidFile {
 /// Whether a process of the same kind serves already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Other {
-    /// None may.
+    /// No other process may serve.
     None,
     /// This one takes over from it; the pidfile is its until [`PidFile::take_over`].
     TakenOver,
@@ -58,8 +58,8 @@ impl PidFile {
     }
 }
 
-/// Has the process listed under another name, by which scripts find it: signals by name, `start-stop-daemon --name`. To be called
-/// before the first thread exists. Where it can't be changed, it stays as it is.
+/// Has the process listed under another name, by which scripts find it: signals by name, `start-stop-daemon --name`. To
+/// be called before the first thread exists. Where it can't be changed, it stays as it is.
 pub(crate) fn take_name(name: &str) {
     let _ = fs::write("/proc/self/comm", name);
 }
@@ -102,7 +102,7 @@ fn keep_memory_private() {
     let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Whether it would serve as root, which it does not need.
+/// Whether the process would serve as root, which it does not need.
 pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }

@@ -31,7 +31,7 @@ const ROOT: &str = "it serves as root, which it does not need to: name a user of
 pub(crate) enum Console {
     /// The log, and a line when clients may connect.
     Verbose,
-    /// Only errors that keep it from starting.
+    /// Only errors that keep the process from starting.
     Quiet,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Console {
 pub(crate) struct Start {
     pub(crate) run_mode: RunMode,
     pub(crate) console: Console,
-    /// The process that it takes over from.
+    /// The process that this one takes over from.
     pub(crate) predecessor: Option<Predecessor>,
     /// Called when clients may come.
     pub(crate) serving: Box<dyn FnOnce()>,
@@ -81,7 +81,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         if let Some(path) = path {
             match PidFile::take_over(&path) {
                 Ok(file) => taken.set(Some(file)),
-                // It serves all the same.
+                // The process serves all the same.
                 Err(Failure::Message(text)) => eprintln!("weir: warning: {text}"),
                 Err(_) => {}
             }

@@ -1,7 +1,9 @@
-//! The configuration that the nodes of a cluster share: one value in etcd, the last good one on disk, and which runs here.
+//! The configuration that the nodes of a cluster share: one value in etcd, the last good one on disk, and which runs
+//! here.
 //!
-//! Owns the adoption's state, the form of the value, and the file beside the floors. Must not know etcd's protocol, nor how a
-//! configuration is read: the configuration store tries a revision, and the cluster's thread reports what etcd has.
+//! Owns the adoption's state, the form of the value, and the file beside the floors. Must not know etcd's protocol, nor
+//! how a configuration is read: the configuration store tries a revision, and the cluster's thread reports what etcd
+//! has.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -50,7 +52,8 @@ pub(crate) struct Revised {
 pub(crate) trait Source: Send {
     /// The value with the revision of its last change; `None`: there is none yet.
     fn read(&mut self) -> Result<Option<(Revision, String)>, String>;
-    /// Replaces the value if it still has this revision, 0 for none; returns the new revision, or `None` if it has another.
+    /// Replaces the value if it still has this revision, 0 for none; returns the new revision, or `None` if it has
+    /// another.
     fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String>;
 }
 
@@ -91,9 +94,9 @@ impl Settings {
 pub(crate) struct Status {
     /// The revision in force; 0: the node's own file only.
     pub(crate) revision: Revision,
-    /// A newer one that was refused, and why.
+    /// A newer revision that was refused, and why.
     pub(crate) refused: Option<(Revision, String)>,
-    /// No newer one is known.
+    /// No newer revision is known.
     pub(crate) is_newest: bool,
     /// The revision in force is the end of the shared configuration: the node has its own file's.
     pub(crate) ended: bool,
@@ -114,7 +117,7 @@ struct State {
     ended: bool,
     /// The revision that the next reload tries.
     candidate: Option<Revised>,
-    /// The last one that was refused: a RELOAD tries it again.
+    /// The last revision that was refused: a RELOAD tries it again.
     refused: Option<Revised>,
 }
 
@@ -134,8 +137,8 @@ impl Shared {
         Shared { source: Mutex::new(source), node: node.to_owned(), file, secrets, state: Mutex::new(state) }
     }
 
-    /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for them,
-    /// and warnings.
+    /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for
+    /// them, and warnings.
     pub(crate) fn start<T>(
         &self,
         fits: impl Fn(&Settings) -> Result<T, String>,
@@ -221,7 +224,8 @@ impl Shared {
         }
     }
 
-    /// What a reload is to try before what is in force: the revision on trial. `refused`: or the one that was refused last.
+    /// What a reload is to try before what is in force: the revision on trial. `refused`: or the one that was refused
+    /// last.
     pub(crate) fn candidate(&self, refused: bool) -> Option<Revised> {
         let state = self.state();
         state.candidate.clone().or_else(|| state.refused.clone().filter(|_| refused))
@@ -250,8 +254,8 @@ impl Shared {
         state.adoption.tried(Outcome::Refused(why.to_owned()));
     }
 
-    /// This revision is in force without a trial: this node has written it, or a RELOAD has tried it again. Returns a warning
-    /// about the disk.
+    /// This revision is in force without a trial: this node has written it, or a RELOAD has tried it again. Returns a
+    /// warning about the disk.
     pub(crate) fn in_force(&self, revised: &Revised) -> Option<String> {
         let mut state = self.state();
         state.adoption.written(revised.revision);

@@ -106,11 +106,11 @@ fn an_end_is_adopted_as_a_revision_and_has_no_text_for_versions_that_do_not_know
     assert!(shared.next_trial().unwrap().settings.ended && !shared.status().ended);
     assert_eq!(shared.adopted(), None);
     assert_eq!(shared.status(), Status { revision: 5, is_newest: true, ended: true, ..Status::default() });
-    // It is the last good one, also without etcd.
+    // The end is the last good revision, also without etcd.
     lock(&memory.0).0 = -1;
     let shared = open(&memory);
     assert!(shared.start(fits).0.unwrap().0.settings.ended && shared.status().ended);
-    // It begins anew.
+    // A later revision with a text begins anew.
     shared.seen(7, Some((7, settings("x").encode())));
     assert!(shared.next_trial().is_some() && shared.adopted().is_none() && !shared.status().ended);
     fs::remove_dir_all(&folder).unwrap();

@@ -1,8 +1,9 @@
 //! Secrets of the configuration that nodes share, encrypted with a key that etcd does not have.
 //!
-//! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and the
-//! AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's name and the secret's place, so
-//! that it can be decrypted nowhere else. The key file is read when it is needed, so that a changed one needs no restart.
+//! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and
+//! the AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's
+//! name and the secret's place, so that it can be decrypted nowhere else. The key file is read when it is needed, so
+//! that a changed one needs no restart.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use weir_config::{Cluster, ENCRYPTED, Replace};
 const KEY: usize = 32;
 /// The length of a key's id.
 const ID: usize = 4;
-/// Encrypted secrets are a multiple of this long: their length tells less of theirs.
+/// Secrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
 const PAD: usize = 32;
 /// A longer key file holds something else.
 const MAX_FILE: u64 = 1 << 20;
@@ -42,11 +43,11 @@ struct Key {
 
 /// Why a value is not decrypted; for a sentence that begins with its place.
 enum Sealed {
-    /// It is not of the form.
+    /// The value does not have the encrypted form.
     Malformed,
-    /// It needs this key.
+    /// The value needs this key.
     OtherKey(Id),
-    /// It was changed, or is another place's.
+    /// The value was changed, or is another place's.
     Foreign,
 }
 
@@ -68,8 +69,9 @@ impl Secrets {
         })
     }
 
-    /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the first key
-    /// of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they are the same.
+    /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the
+    /// first key of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they
+    /// are the same.
     pub(crate) fn seal(&self, text: &str, present: Option<&str>) -> Result<String, String> {
         if self.file.is_none() {
             // A secret in the clear is refused by the caller.

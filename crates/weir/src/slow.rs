@@ -108,7 +108,7 @@ mod tests {
     fn an_api_that_waits_for_a_database_server_is_not_waited_for() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
-        // It accepts, as the kernel does, and says nothing.
+        // The kernel accepts the connection, and nobody answers.
         assert_eq!(now(&url, None), Ok(vec![LATE.to_owned()]));
     }
 

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::load;
 use crate::process;
 
-/// Writes a failure to the log of the file, as far as that can be read, and to standard error if it is `printed`. `user`: whom
-/// the command line names to switch to. Returns what is left to print.
+/// Writes a failure to the log of the file, as far as that can be read, and to standard error if it is `printed`.
+/// `user`: whom the command line names to switch to. Returns what is left to print.
 pub(crate) fn log(failure: Failure, file: &Path, user: Option<String>, printed: bool) -> Failure {
     let lines = match &failure {
         Failure::Reported => return failure,

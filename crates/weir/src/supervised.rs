@@ -1,12 +1,13 @@
-//! Whether a supervisor has started the process that serves, and would take that one's end for the service's. Then another process takes
-//! over by way of the supervisor only, as that has to know which one the service is.
+//! Whether a supervisor has started the process that serves, and would take the end of that process for the end of the
+//! service. Then another process takes over only through the supervisor, which has to know the service's process.
 //!
 //! Decides by what /proc shows of the process. No supervisor is asked.
 
 use std::fmt;
 use std::fs;
 
-/// Programs that run one child, and restart it, or end, when it ends; as the system shows their names, which it cuts at 15 bytes.
+/// Programs that run one child, and restart it, or end, when it ends; as the system shows their names, which it cuts at
+/// 15 bytes.
 const SUPERVISORS: [&str; 9] = [
     "runsv",
     "s6-supervise",
@@ -23,12 +24,12 @@ const SUPERVISORS: [&str; 9] = [
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Facts {
     pid: u32,
-    /// `None`: it is not shown to this user.
+    /// `None`: the environment is not shown to this user.
     environment: Option<Vec<u8>>,
     cgroup: String,
-    /// Its arguments, a NUL behind each.
+    /// The arguments of the process, a NUL behind each.
     arguments: Vec<u8>,
-    /// Its parent's name.
+    /// The name of the parent process.
     parent: String,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Facts {
 pub(crate) enum Supervisor {
     /// Systemd, with the unit, if that is known; one of the user's own manager.
     Systemd { unit: Option<String>, of_user: bool },
-    /// It is the first process of a container.
+    /// The process is the first one of a container.
     Container,
     /// A program of this name.
     Other(String),
@@ -63,13 +64,14 @@ impl Facts {
         found.next().filter(|value| !value.is_empty())
     }
 
-    /// Whether it has left who started it, by `weir pgbouncer -d` or `weir upgrade`: its parent now is whatever adopts orphans.
+    /// Whether it has left who started it, by `weir pgbouncer -d` or `weir upgrade`: its parent now is whatever adopts
+    /// orphans.
     fn is_detached(&self) -> bool {
         let is_short = |word: &[u8]| word.first() == Some(&b'-') && word.get(1) != Some(&b'-') && word.contains(&b'd');
         self.arguments.split(|byte| *byte == 0).any(|word| matches!(word, b"--daemon" | b"--report") || is_short(word))
     }
 
-    /// The service of systemd that it is in, and whether that is of the user's own manager.
+    /// The service of systemd that the process is in, and whether that is of the user's own manager.
     fn unit(&self) -> Option<(String, bool)> {
         let of_systemd = |line: &str| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -82,7 +84,8 @@ impl Facts {
     }
 }
 
-/// Who has to be asked, when a process with the facts `own` is to take over from `old`; nobody, if it was started by that one's way.
+/// The supervisor that has to be asked when a process with the facts `own` is to take over from `old`; `None` if the
+/// supervisor has started that process itself, as for a reload.
 pub(crate) fn supervisor(old: &Facts, own: &Facts) -> Option<Supervisor> {
     if old.pid == 1 {
         return Some(Supervisor::Container);

@@ -251,7 +251,8 @@ fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String
     screen
 }
 
-/// A line for each fault of Weir itself, then one for each problem of a pool: what, since when, for whom, the last error, and what to do.
+/// A line for each fault of Weir itself, then one for each problem of a pool: what, since when, for whom, the last
+/// error, and what to do.
 fn problems(event: &Value) -> Vec<String> {
     let at = event["at"].as_f64().unwrap_or(0.0);
     let all = event["problems"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,5 @@
-//! `weir top --cluster`: the nodes of a running Weir's cluster, and who has how much of each pool, from `GET /api/v1/cluster`.
+//! `weir top --cluster`: the nodes of a running Weir's cluster, and who has how much of each pool, from `GET
+//! /api/v1/cluster`.
 
 use std::path::Path;
 

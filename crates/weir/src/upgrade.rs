@@ -1,7 +1,7 @@
 //! `weir upgrade`: another process takes over from the one that serves a configuration.
 //!
-//! The command starts `weir upgrade --foreground` as a process of its own, and ends when that serves. Owns how the two talk;
-//! how processes take over is the runtime's.
+//! The command starts `weir upgrade --foreground` as a process of its own, and ends when that serves. Owns how the two
+//! talk; how processes take over is the runtime's.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -83,7 +83,8 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let errors = old.take_errors();
     let serving = move || {
         if report {
-            // The log goes on where the old process wrote it: who has called the command may read its standard error to the end.
+            // The log goes on where the old process wrote it: who has called the command may read its standard error to
+            // the end.
             if let Some(errors) = errors {
                 let _ = nix::unistd::dup2_stderr(errors);
             }
@@ -117,7 +118,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         let seconds = START.as_secs();
         return Err(Failure::Message(format!("the new process did not serve within {seconds} s, and was ended")));
     }
-    // It has said why.
+    // The new process has said why.
     let _ = child.wait();
     Err(Failure::Reported)
 }
@@ -126,7 +127,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
 fn hear(child: &mut Child) -> Option<Vec<u8>> {
     let mut out = child.stdout.take()?;
     let (sender, said) = mpsc::sync_channel(1);
-    // It ends with the process, or with this one.
+    // The thread ends with the new process, or with this one.
     thread::spawn(move || {
         let (mut said, mut buffer) = (Vec::new(), [0; 64]);
         while said != SERVES {

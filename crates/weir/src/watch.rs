@@ -1,9 +1,9 @@
 //! Files that the configuration names, and whether they have changed: looked at once a second, by a thread of its own.
 //!
-//! A change is what stat(2) of the path shows, through symbolic links: so a file that is replaced by a rename, and a folder
-//! that a link is switched away from (as Kubernetes does), are changes as well as a file that is written in place. A
-//! reload follows when a file looked the same twice, so that a file is not read half-written. Each state is tried once: one that
-//! is invalid stays without effect until the file changes again. Must not know what a reload does.
+//! A change is what stat(2) of the path shows, through symbolic links: so a file that is replaced by a rename, and a
+//! folder that a link is switched away from (as Kubernetes does), are changes as well as a file that is written in
+//! place. A reload follows when a file looked the same twice, so that a file is not read half-written. Each state is
+//! tried once: one that is invalid stays without effect until the file changes again. Must not know what a reload does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,8 @@ use crate::config_store::ConfigStore;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The state of a file: device, inode, size, and when it was written and changed, in nanoseconds; none, if it is missing.
+/// The state of a file: device, inode, size, and when it was written and changed, in nanoseconds; none, if it is
+/// missing.
 type Mark = Option<(u64, u64, u64, i128, i128)>;
 
 /// The states of files, by their paths.
@@ -66,7 +67,7 @@ impl Drop for Watcher {
         self.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It only looks at files; a panic there has been printed.
+            // The thread only looks at files; a panic there has been printed.
             let _ = thread.join();
         }
     }
@@ -96,8 +97,8 @@ impl Looks {
     }
 
     /// Takes the next look; returns the files that have changed since the last reload, if all of them look as they did
-    /// before. A file that is missing is not read: it may be about to be replaced. One that is named for the first time was
-    /// read by the reload that named it.
+    /// before. A file that is missing is not read: it may be about to be replaced. One that is named for the first time
+    /// was read by the reload that named it.
     fn settle(&mut self, now: Marks) -> Option<Vec<PathBuf>> {
         let settled = now == self.last;
         self.last = now;

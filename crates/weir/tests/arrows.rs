@@ -1,9 +1,7 @@
 //! Checks of the structure: which crate may depend on which, no circles of imports between files, names that crates
 //! without I/O must not use, no unsafe code, the length of files. ARCHITECTURE.md explains the arrows; this file
-//! enforces them.
-//! It reads `cargo metadata` and the sources as text. A crate that is not in [`ARROWS`] is an error too: a new crate
-//! begins with the decision of what it may depend on.
-//! begins with the decision of what it may know.
+//! enforces them. It reads `cargo metadata` and the sources as text. A crate that is not in [`ARROWS`] is an error too:
+//! a new crate begins with the decision of what it may depend on.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -62,7 +62,7 @@ fn config(port: u16, password: &str, size: u32) -> String {
     pool(port, password, size) + &listen()
 }
 
-/// The same on the default port.
+/// A configuration with this pool, on the default port.
 fn pool(port: u16, password: &str, size: u32) -> String {
     format!(
         "[auth]\ntype = \"scram-sha-256\"\n[auth.users]\nann = \"secret\"\n\

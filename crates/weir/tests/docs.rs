@@ -186,7 +186,8 @@ fn links(text: &str) -> Vec<&str> {
     targets.map(|(target, _)| target).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Why a link of a page would not work, on a forge or on the site. Links to other places are checked for their form only.
+/// Why a link of a page would not work, on a forge or on the site. Links to other places are checked for their form
+/// only.
 fn fault_of(page: &Path, link: &str) -> Option<&'static str> {
     if let Some((scheme, rest)) = link.split_once("://") {
         let host = rest.split(['/', ':', '#', '?']).next().unwrap_or_default();
@@ -392,8 +393,8 @@ fn variants(source: &str) -> Vec<String> {
     named.map(|line| line.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The arms of a match over the refusals: each variant with what it leads to, which is a text, or the name of a field in
-/// braces.
+/// The arms of a match over the refusals: each variant with what it leads to, which is a text, or the name of a field
+/// in braces.
 fn arms(text: &str) -> Vec<(String, String)> {
     // A quote within a literal, out of the way of those around it.
     let text = text.replace("\\\"", "\u{1}");

@@ -1,6 +1,8 @@
-//! The pages' tables of the benchmarks' figures are made from the rows in bench/MEASURED.md, and no page has such a figure beside them.
+//! The pages' tables of the benchmarks' figures are made from the rows in bench/MEASURED.md, and no page has such a
+//! figure beside them.
 //!
-//! Owns what is between `<!-- figures:NAME -->` and `<!-- /figures -->`: `WEIR_BLESS=1 cargo test -p weir --test figures` writes it.
+//! Owns what is between `<!-- figures:NAME -->` and `<!-- /figures -->`: `WEIR_BLESS=1 cargo test -p weir --test
+//! figures` writes it.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -77,7 +77,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Ok(pid) = self.read("pid").trim().parse() {
-            // It has usually ended before.
+            // The process has usually ended before.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         fs::remove_dir_all(&self.folder).unwrap();

@@ -1,9 +1,9 @@
-//! What `scripts/growth.sh` counts the instructions of: texts of a size, read by each function of them, and messages about a stored
-//! text of a size.
+//! What `scripts/growth.sh` counts the instructions of: texts of a size, read by each function of them, and messages
+//! about a stored text of a size.
 //!
-//! `growth text WORD BYTES` reads a text that repeats a word. `growth MESSAGE BYTES COUNT` stores a text, as a named statement, and sends
-//! this many times a message that refers to it: `bind`, `describe`, `unnamed` (a Bind of the unnamed statement), or `waiting` (a Parse
-//! of that text that waits for replies, each of which arrives alone).
+//! `growth text WORD BYTES` reads a text that repeats a word. `growth MESSAGE BYTES COUNT` stores a text, as a named
+//! statement, and sends this many times a message that refers to it: `bind`, `describe`, `unnamed` (a Bind of the
+//! unnamed statement), or `waiting` (a Parse of that text that waits for replies, each of which arrives alone).
 
 use std::env;
 use std::ops::Range;

@@ -18,7 +18,8 @@ pub(crate) struct Backend {
     portals: BTreeMap<Vec<u8>, Vec<u8>>,
     rows: u32,
     status: u8,
-    /// It has sent an unexpected message: the owners of its rows are unknown from here on, and rows carry no text.
+    /// The server has sent an unexpected message: the owners of its rows are unknown from here on, and rows carry no
+    /// text.
     pub(crate) lied: bool,
 }
 
@@ -30,12 +31,12 @@ impl Backend {
         asks
     }
 
-    /// Whether no message to it is incomplete.
+    /// Whether no message to the server is incomplete.
     pub(crate) fn is_between(&self) -> bool {
         self.received.is_between()
     }
 
-    /// The next reply that it may send, if one is pending.
+    /// The next reply that the server may send, if one is pending.
     pub(crate) fn answer(&mut self, tape: &mut Tape<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         let choice = tape.below(16);

@@ -57,7 +57,7 @@ pub(crate) struct Contract {
     skipping: bool,
     /// The oldest request reads COPY data.
     copying: bool,
-    /// The Syncs that were a part of its COPY.
+    /// The Syncs that were a part of the oldest request's COPY.
     swallowed: bool,
     /// ParameterDescription was sent, and RowDescription is pending.
     described: bool,
@@ -189,7 +189,7 @@ impl Contract {
     }
 }
 
-/// Whether all message heads in it are valid.
+/// Whether all message heads in the bytes are valid.
 pub(crate) fn is_readable(mut bytes: &[u8]) -> bool {
     loop {
         match Head::parse(bytes) {

@@ -33,9 +33,9 @@ struct Client {
     asked: Stream,
     received: Stream,
     contract: Contract,
-    /// Whether its login is complete.
+    /// Whether the client's login is complete.
     welcome: bool,
-    /// It has sent an invalid message; the replies that it may receive are unknown.
+    /// The client has sent an invalid message; the replies that it may receive are unknown.
     odd: bool,
     blocked: bool,
 }

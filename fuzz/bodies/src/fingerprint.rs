@@ -1,8 +1,8 @@
 //! Fingerprints: no part of a value is in one, for any bytes.
 //!
-//! Owns a second, simple reader of PostgreSQL's lexical rules, which only tells literals from the rest. Under either setting of
-//! `standard_conforming_strings`, what it takes for a part of a literal or a comment must not be in the fingerprint, unless the
-//! same word also stands outside of all literals.
+//! Owns a second, simple reader of PostgreSQL's lexical rules, which only tells literals from the rest. Under either
+//! setting of `standard_conforming_strings`, what it takes for a part of a literal or a comment must not be in the
+//! fingerprint, unless the same word also stands outside of all literals.
 
 use weir_pgwire::sql;
 

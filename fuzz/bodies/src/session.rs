@@ -452,8 +452,8 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize
         match outcome {
             // The server is closed, so its state has no meaning any more.
             Err(unexpected) => return (written.client, written.server, end + unexpected.0),
-            // The same when an engine parts them: later bytes are not read, and how much of the last message was passed
-            // on depends on the cut.
+            // An engine parts the two here, so the state has no meaning either: later bytes are not read, and how much
+            // of the last message was passed on depends on the cut.
             Ok(outcome) if !keeps_link(&outcome) => return (Vec::new(), written.server, end + "parted"),
             Ok(outcome) if outcome.unusual.as_ref().is_some_and(|unusual| unusual.repeat.is_some()) => {
                 return (Vec::new(), written.server, end + "repeated");

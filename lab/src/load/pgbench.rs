@@ -51,13 +51,13 @@ pub(crate) struct Run {
     /// Average time of a connect in ms, printed with `-C` only; else 0.
     #[serde(default)]
     pub(crate) connect_ms: f64,
-    /// Its progress lines (`-P`): seconds since the start, TPS, latency in ms.
+    /// The progress lines of the run (`-P`): seconds since the start, TPS, latency in ms.
     pub(crate) progress: Vec<(f64, f64, f64)>,
     /// Clients that were aborted, or could not connect.
     pub(crate) aborted: u32,
     /// The first error message, such as `FATAL:  sorry, too many clients already`; empty for none.
     pub(crate) complaint: String,
-    /// Whether it ended with status 0.
+    /// Whether pgbench ended with status 0.
     pub(crate) success: bool,
 }
 
@@ -104,7 +104,7 @@ impl Pgbench {
         self.begin(lab, name, what, target, args, seconds)?.finish(lab)
     }
 
-    /// The same with a timeout, for runs that may hang.
+    /// Runs pgbench as `run` does, with a timeout, for runs that may hang.
     pub(crate) fn run_within(
         &self,
         lab: &Lab,

@@ -65,7 +65,8 @@ impl Usage {
         mean(&self.cpu)
     }
 
-    /// The same while the load was at work, from `from` to `to` seconds; over all samples if none are between.
+    /// CPU in per cent of one processor while the load was at work, from `from` to `to` seconds; over all samples if
+    /// none are between.
     pub(crate) fn steady_cpu(&self, from: f64, to: f64) -> Option<f64> {
         let between: Vec<_> = self.cpu.iter().copied().filter(|(at, _)| (from..=to).contains(at)).collect();
         mean(&between).or_else(|| self.mean_cpu())
@@ -118,12 +119,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts it. The first memory sample is after a second.
+    /// Starts the sampler. The first memory sample is after a second.
     pub(crate) fn start(watch: Watch) -> Sampler {
         Sampler::start_with(watch, MEMORY_FIRST)
     }
 
-    /// Starts it, with the first memory sample after `memory_after`, when the load should be at work.
+    /// Starts the sampler, with the first memory sample after `memory_after`, when the load should be at work.
     pub(crate) fn start_with(watch: Watch, memory_after: Duration) -> Sampler {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -137,7 +138,7 @@ impl Sampler {
         Sampler { stop, thread }
     }
 
-    /// Stops it; samples that failed are missing from the series.
+    /// Stops the sampler; samples that failed are missing from the series.
     pub(crate) fn stop(self) -> Samples {
         drop(self.stop);
         self.thread.join().unwrap_or_default()

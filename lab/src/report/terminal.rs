@@ -20,7 +20,7 @@ const NARROWEST: usize = 60;
 const WIDEST: usize = 140;
 /// Light lines, one below the head and none between the rows; the order is that of the library.
 const LINES: &str = "││──├─┼┤│    ┬┴┌┐└┘";
-/// The same with a line between the rows, for rows of several lines.
+/// Light lines with a line between the rows, for rows of several lines.
 const RULED: &str = "││──├─┼┤│─┼├┤┬┴┌┐└┘";
 
 /// The medium of a text.

@@ -72,7 +72,7 @@ pub(super) fn length(length: Length) -> String {
     format!("{length}: {}", trust(length))
 }
 
-/// When it ran and how long it took.
+/// When the run began and how long it took.
 pub(super) fn when(report: &Report) -> String {
     let began = figures::moment(&report.began);
     match figures::between(&report.began, &report.ended) {

@@ -71,7 +71,7 @@ impl Mariadb {
         unreachable!("the last attempt returns")
     }
 
-    /// Its port on 127.0.0.1.
+    /// The server's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

@@ -13,7 +13,7 @@ use crate::lab::Lab;
 use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// How long it may take to answer its first query.
+/// How long PgBouncer may take to answer its first query.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running PgBouncer; dropping it ends it.
@@ -52,18 +52,19 @@ impl Pgbouncer {
         Ok(pgbouncer)
     }
 
-    /// Its port on 127.0.0.1.
+    /// PgBouncer's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id, for its CPU time and memory.
+    /// PgBouncer's process id, for its CPU time and memory.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 }
 
-/// Defaults, except for paths, logins, that logins are not logged (neither by our Weir), and more than 100 clients.
+/// Defaults, except for paths and logins: logins are not logged (Weir here does not log them either), and more than 100
+/// clients may connect.
 fn configuration(port: u16, server: SocketAddr, database: &str, mode: Mode, folder: &str) -> String {
     let mode = match mode {
         Mode::Session => "session",

@@ -15,10 +15,10 @@ use crate::lab::Lab;
 use crate::steps::LabError;
 use crate::tools::Tool;
 
-/// Its default number of children.
+/// Pgpool-II's default number of children.
 pub(crate) const DEFAULT_CHILDREN: u32 = 32;
 
-/// How long it may take to start its children and to answer.
+/// How long Pgpool-II may take to start its children and to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running Pgpool-II; dropping it ends it.
@@ -59,7 +59,7 @@ impl Pgpool {
         Ok(pgpool)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Pgpool-II's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

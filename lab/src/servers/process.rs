@@ -58,12 +58,12 @@ impl Process {
         Ok(Process { name: name.to_owned(), child, log, caretaker: Arc::clone(caretaker) })
     }
 
-    /// Its process id.
+    /// The id of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it is running.
+    /// Whether the process is running.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -84,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Its whole log.
+    /// The whole log of the process.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }

@@ -55,7 +55,8 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// Starts it before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until it answers.
+    /// Starts Weir before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until Weir
+    /// answers.
     ///
     /// # Errors
     /// That there is no `weir` here, with `effect` as what is left out for it; or that it did not start.
@@ -63,8 +64,8 @@ impl Weir {
         Weir::start_before(lab, &server.into(), pools, effect)
     }
 
-    /// Starts it before any server, one with a name and a password included; as [`Weir::start`] otherwise. To its own
-    /// clients it is the same: [`USER`], who needs no password.
+    /// Starts Weir before any server, also one that needs a name and a password; all else is as in [`Weir::start`].
+    /// Weir's own clients log in as [`USER`], without a password.
     pub(crate) fn start_before(lab: &Lab, server: &Upstream, pools: &[Pool], effect: &str) -> Result<Weir, LabError> {
         let program = lab.tool(Tool::Weir, effect)?;
         let port = free_port().map_err(|e| LabError::at("find a free port", e))?;
@@ -86,17 +87,17 @@ impl Weir {
         Ok(weir)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Weir's port on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id, for its CPU time and memory.
+    /// Weir's process id, for its CPU time and memory.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// How to connect to one of its pools.
+    /// How to connect to one of Weir's pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
         Params::new("127.0.0.1", self.port, USER, pool).password(USER)
     }

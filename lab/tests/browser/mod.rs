@@ -49,7 +49,7 @@ impl Browser {
         command.args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--mute-audio"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"]);
         if nix::unistd::geteuid().is_root() {
-            // Its sandbox refuses root; only our own page is opened.
+            // The browser's sandbox refuses root; only our own page is opened.
             command.arg("--no-sandbox");
         }
         command.arg(format!("--user-data-dir={}", folder.path().display()));

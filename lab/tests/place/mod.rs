@@ -66,7 +66,7 @@ impl Place {
         self.start(Command::new(LAB), words, weir)
     }
 
-    /// The same, with signals ignored, as under nohup and in the background of a shell.
+    /// Starts a lab as `lab` does, with signals ignored, as under nohup and in the background of a shell.
     pub(crate) fn lab_with_signals_ignored(&self, words: &[&str], weir: &Path) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$0\" \"$@\"", LAB]);
@@ -88,12 +88,12 @@ impl Place {
         self.path.join("here")
     }
 
-    /// Its output, for a failure's message.
+    /// The lab's output, for a failure's message.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.path.join("said")).unwrap_or_default()
     }
 
-    /// The folders of its runs.
+    /// The folders of the lab's runs.
     pub(crate) fn runs(&self) -> Vec<PathBuf> {
         let runs = fs::read_dir(self.working_folder().join("weir-lab")).expect("a folder for runs").flatten();
         runs.map(|entry| entry.path()).collect()

@@ -44,7 +44,7 @@ impl Actor {
         each!(self, client => client.schedule_arrival(ctx, latest));
     }
 
-    /// Whether it has finished.
+    /// Whether the client has finished.
     pub(crate) fn is_done(&self) -> bool {
         each!(self, client => client.is_done())
     }
@@ -54,31 +54,31 @@ impl Actor {
         each!(self, client => client.stop_faults());
     }
 
-    /// Its state, for a report.
+    /// The client's state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         each!(self, client => client.describe())
     }
 
-    /// An event of its connection.
+    /// An event of the client's connection.
     pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
         each!(self, client => client.socket_event(ctx, event, bytes));
     }
 
-    /// An event of a connection that carries a cancel request of its.
+    /// An event of a connection that carries a cancel request of the client.
     pub(crate) fn canceller_event(&mut self, ctx: &mut Context, end: End, event: &SocketEvent) {
         if let Actor::User(client) = self {
             client.canceller_event(ctx, end, event);
         }
     }
 
-    /// The pooler has read the cancel request on this connection of its.
+    /// The pooler has read the client's cancel request on this connection.
     pub(crate) fn cancel_arrived(&mut self, ctx: &mut Context, end: End) {
         if let Actor::User(client) = self {
             client.cancel_arrived(ctx, end);
         }
     }
 
-    /// One of its timers has fired.
+    /// One of the client's timers has fired.
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         each!(self, client => client.woken(ctx, reason));
     }

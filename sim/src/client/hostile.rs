@@ -25,16 +25,16 @@ const LONGEST_STORED: usize = 15 << 20;
 const ARRIVE: u32 = 0;
 const SEND: u32 = 1;
 
-/// When it starts to misbehave.
+/// When the client starts to misbehave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Attack {
-    /// In its first packet.
+    /// In the client's first packet.
     AtOnce,
     /// With an unusual startup packet, most of which are refused.
     OddStartup,
-    /// With requests before its login is complete.
+    /// With requests before the login is complete.
     BeforeLogin,
-    /// After its login.
+    /// After the login.
     AfterLogin,
 }
 
@@ -257,8 +257,9 @@ impl Hostile {
         bytes
     }
 
-    /// A deep pipeline, mostly without Sync and Flush, in which each message could cost as much as all before it: closes
-    /// of the pooler's statement names, names that are reused, texts kept in case of an error, and errors among them.
+    /// A deep pipeline, mostly without Sync and Flush, in which each message could cost as much as all before it:
+    /// closes of the pooler's statement names, names that are reused, texts kept in case of an error, and errors among
+    /// them.
     fn flood(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let begin = |text: String| [Front::Parse { name: String::new(), text }, bind(""), run()];

@@ -1,7 +1,7 @@
 //! Modelled clients of all kinds.
 //!
-//! Most use a database ([`user`]): [`script`] draws their requests, and [`reference`] computes the expected replies. Some
-//! break the protocol ([`hostile`]), some use the console ([`operator`]); [`actor`] is their common interface.
+//! Most use a database ([`user`]): [`script`] draws their requests, and [`reference`] computes the expected replies.
+//! Some break the protocol ([`hostile`]), some use the console ([`operator`]); [`actor`] is their common interface.
 
 pub(crate) mod actor;
 mod hostile;
@@ -16,9 +16,9 @@ use crate::network::Address;
 /// A client's names, credentials, kind and address; the same for all its sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Its number, as in its tokens.
+    /// The client's number, as in its tokens.
     pub(crate) number: u32,
-    /// Where it connects to.
+    /// Where the client connects to.
     pub(crate) address: Address,
     pub(crate) user: String,
     pub(crate) password: String,

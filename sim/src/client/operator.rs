@@ -1,4 +1,5 @@
-//! A client of the console: reads tables, changes settings, pauses and resumes pools, and is never refused without faults.
+//! A client of the console: reads tables, changes settings, pauses and resumes pools, and is never refused without
+//! faults.
 //!
 //! Owns what an operator does through the console; the world sends signals. Replies to each command must be well-formed
 //! and in order, while all other clients continue.

@@ -1,7 +1,8 @@
-//! The reference session of a client: a modelled server that gets the client's messages and computes the expected replies.
+//! The reference session of a client: a modelled server that gets the client's messages and computes the expected
+//! replies.
 //!
-//! Owns the comparison of received messages with those of a direct connection. The checkers "results reach their owner",
-//! "answered as by a direct connection" and "a cancel hits its own query" are here.
+//! Owns the comparison of received messages with those of a direct connection. The checkers "results reach their
+//! owner", "answered as by a direct connection" and "a cancel hits its own query" are here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +18,7 @@ use crate::reply::Reply;
 /// Whether parameters are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parameters {
-    /// They are compared.
+    /// Parameters are compared.
     Compared,
     /// The server's values are taken over, because a statement reset them to the server's own.
     Adopted,
@@ -30,8 +31,8 @@ pub(crate) struct Reference {
     sent: VecDeque<Front>,
     /// The last message fed to the session.
     last: Option<Front>,
-    /// The message whose replies are awaited, and the session before it, as long as no reply has come and no transaction
-    /// is open: the pooler may let the message wait, and cancel it there.
+    /// The message whose replies are awaited, and the session before it, as long as no reply has come and no
+    /// transaction is open: the pooler may let the message wait, and cancel it there.
     waiting: Option<(Front, Core)>,
     /// The parameters as reported to the client.
     reported: BTreeMap<String, String>,
@@ -91,8 +92,8 @@ impl Reference {
         self.sent.is_empty() && self.core.out.is_empty() && self.core.sleeping().is_none()
     }
 
-    /// What the sleep in the request returns whose replies are awaited, and the sleeps that follow as simple queries, in
-    /// order; empty if that request does not sleep.
+    /// What the sleep in the request returns whose replies are awaited, and the sleeps that follow as simple queries,
+    /// in order; empty if that request does not sleep.
     pub(crate) fn next_sleeps(&mut self) -> Vec<String> {
         self.advance();
         let mut core = self.core.clone();
@@ -229,8 +230,8 @@ impl Reference {
         refused && !ready && self.core.transaction() == Transaction::Failed
     }
 
-    /// A limit on statements fails a Parse, and any request that must prepare a statement again. An unnamed statement for
-    /// which there is no memory exists only on the server where it was parsed.
+    /// A limit on statements fails a Parse, and any request that must prepare a statement again. An unnamed statement
+    /// for which there is no memory exists only on the server where it was parsed.
     fn is_limited(&self, message: &Back) -> bool {
         let Back::Problem { error: true, code, .. } = message else { return false };
         match (&*code.clone(), &self.last) {

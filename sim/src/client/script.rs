@@ -1,7 +1,7 @@
 //! The requests of clients: random bursts of messages, most of them valid in the client's present state.
 //!
-//! Owns the habits of clients. Must not know the replies. A burst is sent without waiting for replies; between its stages
-//! all pending replies must have arrived.
+//! Owns the habits of clients. Must not know the replies. A burst is sent without waiting for replies; between its
+//! stages all pending replies must have arrived.
 
 use weir_base::{OnDirty, PoolMode};
 use weir_pgwire::Of;
@@ -94,7 +94,7 @@ impl Habits {
         }
     }
 
-    /// The same habits with many cancel requests.
+    /// The habits with many cancel requests.
     fn for_cancel_run(mut self, cancel_run: CancelRun) -> Habits {
         let others: u64 = self.weights.iter().sum();
         for (kind, weight) in KINDS.into_iter().zip(&mut self.weights) {

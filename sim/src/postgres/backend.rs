@@ -1,7 +1,7 @@
 //! One process of a PostgreSQL server: a connection, from its startup packet to its end.
 //!
-//! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read while
-//! a statement runs or its output is blocked. The rules of a session are in [`Core`].
+//! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read
+//! while a statement runs or its output is blocked. The rules of a session are in [`Core`].
 
 use weir_base::{OnDirty, Span};
 use weir_pgwire::put_back;
@@ -54,7 +54,7 @@ enum Phase {
 pub(crate) struct Backend {
     number: u32,
     end: End,
-    /// The index of its server.
+    /// The index of the process's server.
     pub(super) server: usize,
     key: [u8; 4],
     phase: Phase,
@@ -67,9 +67,9 @@ pub(crate) struct Backend {
     working: bool,
     /// Notifications held back until no transaction is open.
     notifications: Vec<(String, String)>,
-    /// The fault that it will commit; `None` afterwards.
+    /// The fault that the process will commit; `None` afterwards.
     plan: Option<FaultPlan>,
-    /// The fault that it has committed.
+    /// The fault that the process has committed.
     fault: Option<ServerFault>,
     replies: u64,
     encrypted: bool,

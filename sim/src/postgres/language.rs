@@ -1,9 +1,9 @@
 //! The small statement language of the modelled servers.
 //!
-//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; statements that only
-//! move data have their own keywords: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
-//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token `c<client>.<number>` identifies the client of the
-//! statement; a statement without a place for it carries it in a comment `/*token*/`.
+//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; statements that
+//! only move data have their own keywords: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE
+//! token`, `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token `c<client>.<number>` identifies the client of
+//! the statement; a statement without a place for it carries it in a comment `/*token*/`.
 
 /// The name of the result that has two columns: a user and its secret.
 pub(crate) const LOOKUP: &str = "lookup";

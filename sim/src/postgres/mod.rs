@@ -40,7 +40,7 @@ pub(crate) enum Encryption {
 pub(crate) struct Behaviour {
     /// The authentication method.
     pub(crate) method: Method,
-    /// When they report changed settings.
+    /// When the servers report changed settings.
     pub(crate) reporting: Reporting,
     /// How many replies in a thousand come with a notice.
     pub(crate) notices: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Behaviour {
     pub(crate) slow_login: u64,
     /// The longest that a cancel request takes, in microseconds.
     pub(crate) slow_cancel: u64,
-    /// Whether they have TLS.
+    /// Whether the servers have TLS.
     pub(crate) encryption: Encryption,
     /// How many connections in a thousand get a hostile server process.
     pub(crate) hostile: u32,
@@ -72,11 +72,11 @@ impl Behaviour {
 /// Whether a server admits clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It does.
+    /// The server admits clients.
     Open,
-    /// It has no connection left.
+    /// The server has no connection left.
     Full,
-    /// It is starting up.
+    /// The server is starting up.
     Starting,
 }
 
@@ -93,11 +93,11 @@ pub(crate) enum State {
 
 /// A server.
 pub(crate) struct Server {
-    /// Where it listens.
+    /// Where the server listens.
     pub(crate) target: Target,
-    /// Its state.
+    /// The server's state.
     pub(crate) state: State,
-    /// Its `max_connections`.
+    /// The server's `max_connections`.
     pub(crate) max_connections: usize,
 }
 

@@ -88,11 +88,11 @@ const WITHIN: [ServerFault; 12] = [
 /// What the server does after a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
-    /// It continues as if there had been no fault.
+    /// The server continues as if there had been no fault.
     Continue,
-    /// It sends nothing more.
+    /// The server sends nothing more.
     Silence,
-    /// It closes.
+    /// The server closes the connection.
     Close,
 }
 

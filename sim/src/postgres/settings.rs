@@ -1,7 +1,7 @@
 //! A session's settings: present values, values to restore, values reported to the client.
 //!
-//! Owns the spelling of values and transactional semantics: SET is undone by a rollback, SET LOCAL by any end of a transaction
-//! (PostgreSQL's documentation, "SET").
+//! Owns the spelling of values and transactional semantics: SET is undone by a rollback, SET LOCAL by any end of a
+//! transaction (PostgreSQL's documentation, "SET").
 
 use std::array;
 use std::borrow::Cow;

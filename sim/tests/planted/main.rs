@@ -1,7 +1,8 @@
 //! Planted bugs: a test of the checkers.
 //!
-//! Bugs of the kinds that poolers have had are planted in a copy of the sources ([`tree`]); one at a time is switched on,
-//! and the simulator must find it ([`mutants`] lists them). The copy is built once. `make planted` prints the table.
+//! Bugs of the kinds that poolers have had are planted in a copy of the sources ([`tree`]); one at a time is switched
+//! on, and the simulator must find it ([`mutants`] lists them). The copy is built once. `make planted` prints the
+//! table.
 
 mod mutants;
 mod tree;
@@ -15,7 +16,8 @@ use std::time::Instant;
 
 use mutants::{MUTANTS, Mutant};
 
-/// Fewer seeds than one core runs in a minute. A count instead of a time, so that the load of the machine does not matter.
+/// Fewer seeds than one core runs in a minute. A count instead of a time, so that the load of the machine does not
+/// matter.
 const SEEDS: u64 = 9_000;
 
 /// The result of one run of the simulator.

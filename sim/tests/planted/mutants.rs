@@ -8,9 +8,9 @@ use weir_sim::Checker;
 /// A bug.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
-    /// What it does, in a few words.
+    /// What the bug does, in a few words.
     pub(crate) what: &'static str,
-    /// The checkers that may find it first.
+    /// The checkers that may find the bug first.
     pub(crate) found_by: &'static [Checker],
     pub(crate) edits: &'static [Edit],
 }

@@ -1,7 +1,7 @@
 //! A copy of the sources with all bugs in it, each disabled unless an environment variable names it.
 //!
-//! Owns `target/planted`. Only files that change are written, so a second build is short. The copy is built with the same
-//! settings into the same target folder, as a program of another name.
+//! Owns `target/planted`. Only files that change are written, so a second build is short. The copy is built with the
+//! same settings into the same target folder, as a program of another name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ impl Facts {
         Facts { seen: Vec::new(), words, log: String::new() }
     }
 
-    /// All of them.
+    /// All facts.
     pub(crate) fn all(&self) -> &[(String, String)] {
         &self.seen
     }
@@ -39,7 +39,7 @@ impl Facts {
         self.seen.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same facts with the end of a log.
+    /// The facts with the end of a log.
     pub(crate) fn with_log(mut self, log: String) -> Self {
         self.log = log;
         self

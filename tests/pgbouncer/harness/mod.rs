@@ -24,9 +24,9 @@ use weir_tests::Postgres;
 pub(crate) struct Difference {
     /// The fact's name.
     pub(crate) fact: &'static str,
-    /// Its value for PgBouncer 1.18.
+    /// The fact's value for PgBouncer 1.18.
     pub(crate) pgbouncer: &'static str,
-    /// Its value for Weir.
+    /// The fact's value for Weir.
     pub(crate) weir: &'static str,
     /// Why Weir's value is right.
     pub(crate) why: &'static str,
@@ -41,7 +41,7 @@ impl Difference {
         Difference { fact, pgbouncer, weir, why: SERVERS_SQLSTATE }
     }
 
-    /// One fact in which they differ.
+    /// One fact in which the poolers differ.
     pub(crate) const fn of(fact: &'static str, pgbouncer: &'static str, weir: &'static str, why: &'static str) -> Self {
         Difference { fact, pgbouncer, weir, why }
     }

@@ -45,7 +45,7 @@ impl Pooler {
         command
     }
 
-    /// The same, as the user that runs the tests.
+    /// The command without arguments, as the user that runs the tests.
     pub(crate) fn command_as_is(self) -> Command {
         let mut command = match self {
             Pooler::PgBouncer => Command::new(pgbouncer_binary().expect("PgBouncer was chosen, so it is installed")),

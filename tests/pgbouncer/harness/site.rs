@@ -69,7 +69,7 @@ impl Site {
         unreachable!("the last attempt returns or panics")
     }
 
-    /// Which program it is.
+    /// Which pooler the site runs.
     pub(crate) fn pooler(&self) -> Pooler {
         self.pooler
     }
@@ -106,7 +106,7 @@ impl Site {
         child.wait_with_output().unwrap_or_else(|error| panic!("wait for {command:?}: {error}"))
     }
 
-    /// Whether it listens before it exits and before the timeout.
+    /// Whether the pooler listens before it exits and before the timeout.
     pub(crate) fn listens(&self) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < START_TIMEOUT && self.exited().is_none() {
@@ -163,7 +163,7 @@ impl Site {
         self.folder.path()
     }
 
-    /// The port it listens on.
+    /// The port that the pooler listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -188,7 +188,8 @@ impl Site {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
 
-    /// The same over the Unix socket. Waits until it accepts connections: a pooler opens its TCP sockets first.
+    /// How a client connects as any user over the Unix socket. Waits until the pooler accepts connections there: it
+    /// opens its TCP sockets first.
     pub(crate) fn unix(&self, user: &str, database: &str) -> Params {
         let (socket, begin) = (self.path(&format!(".s.PGSQL.{}", self.port)), Instant::now());
         while UnixStream::connect(&socket).is_err() && begin.elapsed() < SOCKET_TIMEOUT {
@@ -269,7 +270,7 @@ impl Site {
         send_signal(self.pid(), signal);
     }
 
-    /// Its exit status, once the pooler has ended.
+    /// The pooler's exit status, once it has ended.
     pub(crate) fn exited(&self) -> Option<ExitStatus> {
         self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -280,18 +281,18 @@ impl Site {
         eventually("the pooler has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
-    /// The text of its logfile.
+    /// The text of the pooler's logfile.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path("pgbouncer.log")).unwrap_or_default()).into_owned()
     }
 
-    /// Its output on the terminal, and its logfile.
+    /// The pooler's output on the terminal, and its logfile.
     pub(crate) fn output(&self) -> String {
         let said = fs::read(self.path("output")).unwrap_or_default();
         format!("{}{}", String::from_utf8_lossy(&said), self.log())
     }
 
-    /// The end of its log.
+    /// The end of the pooler's log.
     pub(crate) fn end_of_log(&self) -> String {
         let output = self.output();
         let lines: Vec<_> = output.lines().collect();

@@ -149,7 +149,7 @@ fn behaviour_11_a_cancel_of_ones_own_works_beside_peers_that_are_away() {
     let peers = "[peers]\n1 = host=/tmp/peer1\n2 = host=127.0.0.1 port=6433 pool_size=5\n";
     let ini = Ini::transaction(1).set("peer_id", 1).set("so_reuseport", 1).sections(peers);
     let site = Site::ini(&ini);
-    // It still serves clients, and handles its own cancels.
+    // Weir still serves clients, and handles its own cancels.
     let mut client = site.connect();
     let canceller = client.canceller();
     thread::scope(|scope| {

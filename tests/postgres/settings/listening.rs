@@ -131,7 +131,7 @@ fn a_crash_dumps_no_memory_unless_configured() {
     // As PgBouncer, unless the file says otherwise.
     assert_eq!(after_a_crash(&Site::ini(&Ini::new())).1, own.trim());
     assert_eq!(after_a_crash(&Site::ini(&Ini::new().set("core_dumps", "0"))), none);
-    // It can be inspected in any case.
+    // The process can be inspected in any case.
     assert!(lax.weir().descriptors() > 0);
 }
 

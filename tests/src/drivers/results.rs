@@ -22,9 +22,9 @@ pub enum Outcome {
 /// A check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its name, one of [`names`] or the driver's own.
+    /// The check's name, one of [`names`] or the driver's own.
     pub name: String,
-    /// Its result.
+    /// The check's result.
     pub outcome: Outcome,
 }
 

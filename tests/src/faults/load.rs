@@ -23,7 +23,7 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(50);
 /// One action of a client, and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// When it ended.
+    /// When the action ended.
     pub(super) at: Instant,
     pub(super) client: usize,
     /// An SQLSTATE, or `closed` between two messages, `torn` within one, `reset`, `refused`, `silence`.

@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in the tables.
+    /// The pooler's name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Weir => "Weir",
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// Whether its program is installed.
+    /// Whether the pooler's program is installed.
     pub fn is_there(self) -> bool {
         self == Kind::Weir || pgbouncer().is_some()
     }
@@ -81,7 +81,7 @@ impl Pooler {
         }
     }
 
-    /// Its output on standard error.
+    /// The pooler's output on standard error.
     pub(super) fn log(&self) -> String {
         match self {
             Pooler::Weir(weir) => weir.log(),
@@ -96,7 +96,7 @@ impl Pooler {
         Params::tcp(([127, 0, 0, 1], port).into(), users::APP.name, "app").password(users::APP.password)
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the pooler with SIGKILL.
     pub(super) fn kill9(&self) {
         match self {
             Pooler::Weir(weir) => weir.kill9(),
@@ -104,7 +104,7 @@ impl Pooler {
         }
     }
 
-    /// Starts it again, on the same port.
+    /// Starts the pooler again, on the same port.
     pub(super) fn start_again(&self) {
         match self {
             Pooler::Weir(weir) => weir.start_again(),

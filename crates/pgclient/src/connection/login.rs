@@ -15,7 +15,7 @@ use crate::params::Params;
 
 /// What the server's next request must fit.
 enum Stage {
-    /// Its choice of method.
+    /// The server's choice of method.
     Method,
     /// We sent the first message of SCRAM.
     ScramFirst(ScramClient),

@@ -1,9 +1,9 @@
 //! Limits attempts to log in: counts them by the pair of address and user, in a table of bounded size.
 //!
-//! An attempt counts when its check begins, so parallel attempts count, too; its success removes it. What is tried under
-//! other names, or from other addresses, never counts for a pair, so nobody can lock out another one. The check itself is slow,
-//! and one is done at a time: that limits guesses from many addresses, and how fast the table fills. When it is full,
-//! the pair with the fewest attempts makes room, of the address with the most pairs.
+//! An attempt counts when its check begins, so parallel attempts count, too; its success removes it. What is tried
+//! under other names, or from other addresses, never counts for a pair, so nobody can lock out another one. The check
+//! itself is slow, and one is done at a time: that limits guesses from many addresses, and how fast the table fills.
+//! When it is full, the pair with the fewest attempts makes room, of the address with the most pairs.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

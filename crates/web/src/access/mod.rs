@@ -92,7 +92,8 @@ pub(crate) struct ProviderSession {
 pub(crate) struct Reader(pub(crate) WebRole);
 
 impl Reader {
-    /// Whether it may read queries of the configuration, which may hold secrets: it may change them.
+    /// Whether the reader may see queries of the configuration, which may hold secrets: only a reader who may change
+    /// them.
     pub(crate) fn sees_queries(self) -> bool {
         self.0 >= WebRole::Admin
     }
@@ -214,7 +215,8 @@ impl Access {
         Some((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
     }
 
-    /// Ends a session, if there is one; returns the cookie that replaces its, and the session at the provider.
+    /// Ends a session, if there is one; returns the cookie that replaces the session's, and the session at the
+    /// provider.
     pub(crate) fn logout(&self, headers: &HeaderMap) -> (String, Option<ProviderSession>) {
         let ended =
             cookie_named(headers, self.cookie_name()).and_then(|cookie| lock(&self.0.sessions).end(&digest(cookie)));
@@ -227,8 +229,8 @@ impl Access {
         (self.cookie("", Duration::ZERO), there)
     }
 
-    /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site begins,
-    /// so it can't be `Strict`.
+    /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site
+    /// begins, so it can't be `Strict`.
     pub(crate) fn login_cookie(&self, value: &str, age: Duration) -> String {
         let (name, secure) = if self.0.secure { (HOST_LOGIN, "; Secure") } else { (LOGIN, "") };
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={}{secure}", age.as_secs())

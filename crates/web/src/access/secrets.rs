@@ -18,8 +18,9 @@ pub(crate) type Digest = [u8; 32];
 /// Compared with the password of an unknown user, so that an unknown user takes as long as a known one.
 static UNKNOWN_USER: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
 
-/// The memory of a hash is reserved as one block of this size, of which only what the hash needs is touched. The C library
-/// returns a block of more than 32 MiB to the system when it is freed; a smaller one it may keep for good, once a thread.
+/// The memory of a hash is reserved as one block of this size, of which only what the hash needs is touched. The C
+/// library returns a block of more than 32 MiB to the system when it is freed; a smaller one it may keep for good, once
+/// a thread.
 const ARENA: usize = 33 << 20;
 /// The longest salt of a hash, in bytes.
 const LONGEST_SALT: usize = 64;

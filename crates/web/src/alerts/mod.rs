@@ -1,7 +1,8 @@
-//! Alerts: conditions of each second, made into messages (`weir_admin::AlertBook`), and sent to the targets of `[alerts]`.
+//! Alerts: conditions of each second, made into messages (`weir_admin::AlertBook`), and sent to the targets of
+//! `[alerts]`.
 //!
-//! Owns the book, the silences and the targets. A target that hangs or fails costs the data plane nothing: it has a task
-//! and a bounded queue of its own, and its requests run on threads for blocking work.
+//! Owns the book, the silences and the targets. A target that hangs or fails costs the data plane nothing: it has a
+//! task and a bounded queue of its own, and its requests run on threads for blocking work.
 
 mod conditions;
 mod firing;

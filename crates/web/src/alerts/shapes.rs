@@ -1,7 +1,7 @@
 //! The shapes of messages: Alertmanager's API v2, Slack's incoming webhooks, PagerDuty's Events API v2, and plain JSON.
 //!
-//! Pure: it takes notices, and returns bodies. A body never has the address of its target, but PagerDuty's has the routing key,
-//! as that API wants it.
+//! Pure: it takes notices, and returns bodies. A body never has the address of its target, but PagerDuty's has the
+//! routing key, as that API wants it.
 
 use serde_json::{Value, json};
 use weir_admin::AlertNotice;
@@ -23,7 +23,7 @@ impl TargetKind {
     pub(crate) const ALL: [TargetKind; 4] =
         [TargetKind::Alertmanager, TargetKind::Slack, TargetKind::PagerDuty, TargetKind::Webhook];
 
-    /// The setting that configures it.
+    /// The setting that configures the target.
     pub(crate) fn name(self) -> &'static str {
         match self {
             TargetKind::Alertmanager => "alertmanager",
@@ -64,7 +64,7 @@ impl TargetKind {
     }
 }
 
-/// The same alert has the same one, over repeats and restarts.
+/// The alert's fingerprint, which stays the same over repeats and restarts.
 fn fingerprint(notice: &AlertNotice, source: &str) -> String {
     let key = &notice.condition.key;
     format!("{source}/{}/{}", key.pool.as_deref().unwrap_or_default(), key.rule)

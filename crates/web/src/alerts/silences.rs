@@ -55,7 +55,7 @@ impl Silences {
         Silences(Journal::open(folder, FILE, BOUNDS))
     }
 
-    /// Those in force at this time, the newest first.
+    /// The silences in force at this time, the newest first.
     pub(super) fn now(&self, now: f64) -> Vec<Silence> {
         let mut seen = Vec::new();
         self.0.newest_first(|all| {
@@ -72,7 +72,7 @@ impl Silences {
         })
     }
 
-    /// Adds one. Blocks on the disk, like [`end`](Silences::end).
+    /// Adds a silence. Blocks on the disk, like [`end`](Silences::end).
     pub(super) fn add(&self, new: NewSilence) -> Result<Silence, ApiError> {
         let now = clock::now();
         if self.now(now.as_secs_f64()).len() >= MOST {
@@ -86,7 +86,7 @@ impl Silences {
         Ok(silence)
     }
 
-    /// Ends one; returns whether it was in force.
+    /// Ends a silence; returns whether it was in force.
     pub(super) fn end(&self, id: u64) -> bool {
         let now = clock::now().as_secs_f64();
         let Some(silence) = self.now(now).into_iter().find(|silence| silence.id == id) else { return false };

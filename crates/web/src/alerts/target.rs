@@ -1,8 +1,8 @@
 //! One target of alerts: its queue, its retries, and how it does.
 //!
-//! A message is tried at most [`TRIES`] times, with growing pauses; one that the target refuses as such (a status of 4xx) is
-//! not tried again. The queue is bounded: the oldest message goes first. An address is resolved for each try, and is in no
-//! error text.
+//! A message is tried at most [`TRIES`] times, with growing pauses; one that the target refuses as such (a status of
+//! 4xx) is not tried again. The queue is bounded: the oldest message goes first. An address is resolved for each try,
+//! and is in no error text.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

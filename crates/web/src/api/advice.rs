@@ -28,7 +28,8 @@ use crate::whole::whole_or_none;
 const RECENT: u64 = 300;
 /// Minutes of the past that are used: three days.
 const PAST: u64 = 3 * 24 * 60;
-/// How long a change is watched, by default, at most and at least, in seconds. The figures of a second are stored for an hour.
+/// How long a change is watched, by default, at most and at least, in seconds. The figures of a second are stored for
+/// an hour.
 const WATCHED: u64 = 300;
 const LONGEST_WATCH: u64 = 1800;
 const SHORTEST_WATCH: u64 = 10;

@@ -16,7 +16,7 @@ use crate::audit::{Audit, AuditEntry};
 use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
 
-/// The answer of a change that came over no request.
+/// The status that is shown for a change that no request made.
 const ADOPTED: u16 = 200;
 
 #[derive(Deserialize)]
@@ -69,7 +69,7 @@ struct Entry {
     object: String,
     changes: Vec<Difference>,
     more_changes: usize,
-    /// The version that it made.
+    /// The version that the change made.
     version: Option<u64>,
     comment: Option<String>,
 }
@@ -216,7 +216,7 @@ impl AuditQuery {
 }
 
 impl Entry {
-    /// Whether this text, in lower case, is in one of its columns.
+    /// Whether this text, in lower case, is in one of the entry's columns.
     fn mentions(&self, text: &str) -> bool {
         let here = |value: &str| value.to_lowercase().contains(text);
         let user = self.user.as_deref().unwrap_or_default();
@@ -245,7 +245,8 @@ impl Difference {
 }
 
 impl Version {
-    /// Whether this text, in lower case, is in its author, its comment, or a difference, as far as this reader may see them.
+    /// Whether this text, in lower case, is in the version's author, its comment, or a difference, as far as this
+    /// reader may see them.
     pub(super) fn mentions(&self, text: &str, reader: Reader) -> bool {
         let known = [self.user.as_deref(), Some(self.from.as_str()), Some(self.via.as_str()), self.comment.as_deref()];
         text.is_empty()

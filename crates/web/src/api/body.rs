@@ -19,10 +19,11 @@ pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 pub(super) struct PersistedBody {
     /// Whether the change is in the file, and so survives a restart.
     persisted: bool,
-    /// Why it is not.
+    /// Why the change is not in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The version that it has made of the configuration: as `latest`, a later change is refused if there was one between.
+    /// The version of the configuration that the change has made: as `latest`, a later change is refused if there was
+    /// one between.
     version: u64,
 }
 

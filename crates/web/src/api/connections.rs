@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     requested_at: f64,
     wait_seconds: f64,
     close_needed: bool,
-    /// The same number as `linked_to` of the peer.
+    /// This connection's number, which the peer has as its `linked_to`.
     link: u64,
     linked_to: Option<u64>,
     process_id: Option<u32>,

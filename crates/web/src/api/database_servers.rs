@@ -1,5 +1,5 @@
-//! Database servers, and how their connections are shared: what the pools may open, have open, what others have open, and
-//! what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
+//! Database servers, and how their connections are shared: what the pools may open, have open, what others have open,
+//! and what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
 
 use std::collections::BTreeMap;
 
@@ -29,15 +29,15 @@ pub(crate) struct Page {
 /// A database server.
 #[derive(Serialize)]
 struct DatabaseServer {
-    /// Its host and port.
+    /// The server's host and port.
     address: String,
-    /// Its pools, those with the most connections first.
+    /// The server's pools, those with the most connections first.
     pools: Vec<Share>,
-    /// How many there are, listed or not.
+    /// How many pools there are, listed or not.
     pools_total: usize,
     /// The most connections that these pools may open; none if one has no limit.
     most: Option<u64>,
-    /// The connections that they have open.
+    /// The connections that these pools have open.
     open: u64,
     capacity: Option<Capacity>,
     /// Why `capacity` is not known.
@@ -78,7 +78,7 @@ struct Capacity {
     asked_at: f64,
     /// The user that asked.
     asked_by: String,
-    /// Its databases and users with the most connections.
+    /// The server's databases and users with the most connections.
     top: Vec<Role>,
 }
 
@@ -152,8 +152,8 @@ impl Share {
     }
 }
 
-/// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that these
-/// share.
+/// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that
+/// these share.
 fn most(pool: &Pool, records: &[&PoolRecord], config: &Config) -> Option<u64> {
     let of_user = |user: &str| {
         let rules = config.users.get(user);

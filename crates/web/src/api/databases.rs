@@ -23,7 +23,7 @@ pub(crate) struct Page {
 /// A database on a server.
 #[derive(Serialize)]
 struct Database {
-    /// Its hosts and its name, as in `db1:5432,db2:5432/shop`.
+    /// The database's hosts and name, as in `db1:5432,db2:5432/shop`.
     id: String,
     hosts: Vec<String>,
     database: String,

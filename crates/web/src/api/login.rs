@@ -40,7 +40,7 @@ struct Farewell {
 #[derive(Serialize)]
 pub(crate) struct Ways {
     password: bool,
-    /// The text of its button; none without a provider.
+    /// The text of the button for single sign-on; none without a provider.
     single_sign_on: Option<String>,
 }
 

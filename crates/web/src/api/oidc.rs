@@ -1,5 +1,5 @@
-//! Logins through the provider of single sign-on: to the provider, and back from it. A browser follows both as links, so
-//! every answer leads to a page, and an error is a word in the address of the login page.
+//! Logins through the provider of single sign-on: to the provider, and back from it. A browser follows both as links,
+//! so every answer leads to a page, and an error is a word in the address of the login page.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) async fn callback(
         return failed(&access, &SsoError::TooMany);
     }
     let back = back.map(|Query(back)| back).unwrap_or_default();
-    // It continues when the browser does not wait, so that the audit log has the result.
+    // The login continues when the browser does not wait, so that the audit log has the result.
     let with = access.clone();
     let work = async move { enter(&with, &sso, (secret, back), pending).await };
     match tokio::spawn(work).await {

@@ -30,7 +30,7 @@ pub(crate) struct Status {
     console_clients: u32,
     max_clients: u32,
     servers: u32,
-    /// The name of its cluster; empty: none.
+    /// The name of this node's cluster; empty: none.
     cluster: String,
     /// What is wrong with Weir itself, the worst first.
     faults: Vec<Fault>,
@@ -149,7 +149,7 @@ pub(crate) struct Value {
 #[derive(Serialize)]
 pub(crate) struct ChangedSetting {
     key: String,
-    /// As SHOW CONFIG has it now.
+    /// The value as SHOW CONFIG has it now.
     value: String,
     #[serde(flatten)]
     outcome: PersistedBody,

@@ -18,7 +18,7 @@ pub(crate) struct All {
     tracked: u64,
     capacity: u64,
     evicted: u64,
-    /// Of all statements of the requested pools.
+    /// The run time of all statements of the requested pools.
     run_ms: f64,
     statements: Vec<Statement>,
 }
@@ -39,7 +39,7 @@ struct Statement {
     p50_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
-    /// Its part of the time of all statements of its pool, from 0 to 1.
+    /// The statement's part of the time of all statements of its pool, from 0 to 1.
     share: f64,
     /// Time that may not have been counted.
     missed_ms: f64,

@@ -1,7 +1,7 @@
 //! Changes that advice made: each is watched for a stated time, and taken back if it did not help.
 //!
-//! Owns the changes under watch, one a pool, in memory: after a restart a change stays as it is. The comparison is a pure
-//! function of the waits before the change and after it. A change of the same keys by anybody else ends the watch.
+//! Owns the changes under watch, one a pool, in memory: after a restart a change stays as it is. The comparison is a
+//! pure function of the waits before the change and after it. A change of the same keys by anybody else ends the watch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -55,12 +55,12 @@ pub(crate) struct Trial {
     change: Map<String, Value>,
     /// The values before the change; null for a key that was not set.
     before: Map<String, Value>,
-    /// When it was made, and until when it is watched: seconds since 1970.
+    /// When the change was made, and until when it is watched: seconds since 1970.
     at: f64,
     until: f64,
     state: State,
     waits_before: Waits,
-    /// Once it has been compared.
+    /// The waits after the change, once they have been compared.
     waits_after: Option<Waits>,
     text: String,
 }
@@ -72,9 +72,9 @@ pub(crate) enum State {
     Watched,
     Helped,
     TakenBack,
-    /// It did not help, and could not be taken back.
+    /// The change did not help, and could not be taken back.
     Stays,
-    /// Its keys were changed since, so nothing is compared.
+    /// The keys of the change were changed since, so nothing is compared.
     Overtaken,
 }
 

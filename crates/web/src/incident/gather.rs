@@ -59,7 +59,7 @@ impl Suspects {
         Suspects(pools)
     }
 
-    /// Why they are slow, as far as they are.
+    /// Why the suspected pools are slow; none for a pool that is not.
     pub(crate) async fn incidents(self, workers: &Workers, looks: &Looks) -> Result<Vec<Incident>, ApiError> {
         let Suspects(mut pools) = self;
         if pools.is_empty() {
@@ -109,8 +109,8 @@ impl Suspects {
     }
 }
 
-/// Whether a pool's health is the cause by itself. A pool whose last login failed may have servers that work: `none` of them is
-/// in use. A pause is no incident before clients wait for its end.
+/// Whether a pool's health is the cause by itself. A pool whose last login failed may have servers that work: `none` of
+/// them is in use. A pause is no incident before clients wait for its end.
 fn explains(health: &PoolHealth, none: bool) -> bool {
     match health.state {
         Health::NotAnswering => true,

@@ -1,7 +1,7 @@
 //! Why a pool is slow now: what holds its servers, what is blocked behind that, and which clients wait.
 //!
-//! Pure functions of what Weir knows of its connections and what the pool's server shows. Only what runs and waits at this
-//! moment counts; averages and sizes do not.
+//! Pure functions of what Weir knows of its connections and what the pool's server shows. Only what runs and waits at
+//! this moment counts; averages and sizes do not.
 
 mod chains;
 mod gather;
@@ -39,7 +39,8 @@ pub(crate) struct PoolNow {
     pub(crate) clients: Vec<SocketRecord>,
     /// Microseconds since 1970.
     pub(crate) at: u64,
-    /// The worst of its states, and whether that is the cause by itself: its server is away, or an operator has paused it.
+    /// The worst of the pool's states, and whether that is the cause by itself: the server is away, or an operator has
+    /// paused the pool.
     pub(crate) health: PoolHealth,
     pub(crate) explained: bool,
 }
@@ -55,7 +56,7 @@ pub(crate) struct Incident {
     pub(crate) text: String,
     /// What to do.
     pub(crate) advice: &'static str,
-    /// How long the longest query, transaction or wait of it has lasted.
+    /// How long the longest query, transaction or wait of the pool has lasted.
     pub(crate) seconds: f64,
     pub(crate) clients_waiting: usize,
     /// Clients that wait for a server or for a lock, and the users and applications with the most of them.
@@ -98,9 +99,9 @@ pub(crate) enum Cause {
 struct Seen {
     /// The user that looked.
     by: Option<String>,
-    /// Whether it may see what all of them do.
+    /// Whether the user may see what all backends do.
     complete: bool,
-    /// Why not.
+    /// Why the user may not see what all backends do.
     reason: Option<String>,
 }
 
@@ -116,7 +117,7 @@ struct Holder {
 }
 
 impl PoolNow {
-    /// Whether something lasts long, so that its server is worth a look.
+    /// Whether something lasts long, so that the pool's server is worth a look.
     pub(crate) fn is_suspect(&self) -> bool {
         let since = |at: Option<u64>| at.map_or(0.0, |at| self.at.saturating_sub(at) as f64 / 1e6);
         let long = |server: &SocketRecord| since(server.query_time).max(since(server.transaction_time)) >= LONG;
@@ -183,7 +184,8 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
 }
 
 impl Incident {
-    /// What the workers are to know of it: who holds the lock, or the servers. None where the pool's health says it already.
+    /// What the workers are to know of the incident: who holds the lock, or the servers. None where the pool's health
+    /// says it already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
         let lock = match self.cause {
             Cause::ServerDown | Cause::Paused => return None,
@@ -344,7 +346,7 @@ impl Holder {
         Holder { process, blocks, blocks_total }
     }
 
-    /// What to do about its lock.
+    /// What to do about the holder's lock.
     fn advice(&self) -> &'static str {
         let process = &self.process;
         match (process.process_id, process.client.is_some(), process.idles()) {

@@ -10,9 +10,9 @@ use crate::whole::{whole, whole_or_none};
 pub(crate) struct Process {
     /// 0 is a prepared transaction, which has no process.
     pub(super) process_id: u32,
-    /// Whether it is a server of this pool.
+    /// Whether the backend is a server of this pool.
     pub(super) of_pool: bool,
-    /// The client that has it; none if it is not of this pool.
+    /// The client that has the backend; none if the backend is not of this pool.
     pub(super) client: Option<Client>,
     pub(super) user: String,
     pub(super) application_name: String,
@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(super) transaction_seconds: Option<f64>,
     pub(super) state_seconds: Option<f64>,
     blocked_by: Vec<u32>,
-    /// The body of a request that cancels or terminates it; none where the pool's user may not see it.
+    /// The body of a request that cancels or terminates the backend; none where the pool's user may not see it.
     key: Option<Key>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(super) application_name: String,
     pub(super) address: String,
     port: u16,
-    /// How long it has waited for a server; 0 for one that has one.
+    /// How long the client has waited for a server; 0 for a client that has one.
     pub(super) wait_seconds: f64,
 }
 
@@ -132,27 +132,27 @@ impl Process {
         self
     }
 
-    /// Whether the pool's user may not see what it does.
+    /// Whether the pool's user may not see what the backend does.
     pub(super) fn is_hidden(&self) -> bool {
         self.key.is_none()
     }
 
-    /// Whether it waits until its client, or Weir for it, reads more of a result.
+    /// Whether the backend waits until its client, or Weir for the client, reads more of a result.
     pub(super) fn is_unread(&self) -> bool {
         self.waits_for.as_deref() == Some("Client: ClientWrite")
     }
 
-    /// Whether it does nothing in an open transaction.
+    /// Whether the backend does nothing in an open transaction.
     pub(super) fn idles(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with("idle in transaction"))
     }
 
-    /// How long it has done what it does, as far as that is known.
+    /// How long the backend has done what it does, as far as that is known.
     pub(super) fn seconds(&self) -> f64 {
         self.state_seconds.or(self.transaction_seconds).unwrap_or(0.0)
     }
 
-    /// How long its transaction has lasted, or what it does.
+    /// How long the backend's transaction has lasted, or what it does.
     pub(super) fn lasts(&self) -> f64 {
         self.transaction_seconds.unwrap_or(0.0).max(if self.state.as_deref() == Some("idle") {
             0.0
@@ -161,7 +161,7 @@ impl Process {
         })
     }
 
-    /// Who it works for: the client, or what the server knows of it.
+    /// Who the backend works for: the client, or what the server knows of it.
     pub(super) fn owner(&self) -> String {
         let (application, user, address) = match &self.client {
             Some(client) => (&client.application_name, &client.user, Some(client.address.as_str())),

@@ -303,7 +303,7 @@ impl Figures {
         { family }.encode_counter(&self.exports.spans_dropped, none)
     }
 
-    /// The table of statements; which they are shows the API.
+    /// The totals of the table of statements; the API shows the statements themselves.
     fn statements(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let StatementTotals { tracked, capacity, calls, run, evicted } = self.statements;
         let gauges = [

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::access::is_same;
 
-/// The algorithms that are accepted. None has a secret in common with the provider, and `none` is none of the library's.
+/// The algorithms that are accepted. No algorithm uses a secret that is shared with the provider, and the library has
+/// no algorithm `none`.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 /// How far the provider's clock may differ, in seconds.
 const LEEWAY: u64 = 60;
@@ -23,7 +24,7 @@ pub(super) struct Expected<'a> {
 /// Why a token is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Invalid {
-    /// None of the keys is its; newer keys may have it.
+    /// None of the known keys has signed the token; newer keys may include the right one.
     UnknownKey,
     /// Why, on one line.
     Because(String),

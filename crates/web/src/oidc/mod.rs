@@ -1,9 +1,9 @@
 //! Single sign-on: logins to the panel through an OpenID Connect provider, by the authorization code flow with PKCE.
 //!
 //! Owns the pending logins, and what is known of the provider. A login begins with a redirection to the provider, whose
-//! address has a state, a nonce and the hash of a verifier, and with a cookie; it comes back with a code, which is exchanged
-//! for a token that names the user (`id_token`). The session that follows is `access`'s. Without a provider in the
-//! configuration nothing runs and nothing is kept.
+//! address has a state, a nonce and the hash of a verifier, and with a cookie; it comes back with a code, which is
+//! exchanged for a token that names the user (`id_token`). The session that follows is `access`'s. Without a provider
+//! in the configuration nothing runs and nothing is kept.
 
 mod error;
 mod id_token;

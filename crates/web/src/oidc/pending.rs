@@ -1,5 +1,5 @@
-//! Logins that have begun and not come back: bounded in number, in total and for each network, and in time. Each comes back
-//! once, into the browser that began it.
+//! Logins that have begun and not come back: bounded in number, in total and for each network, and in time. Each comes
+//! back once, into the browser that began it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub(super) struct PendingLogin {
     pub(super) nonce: String,
     pub(super) verifier: String,
     pub(super) redirect_url: String,
-    /// The provider at which it began.
+    /// The provider at which the login began.
     pub(super) issuer: String,
     pub(super) client_id: String,
 }

@@ -1,8 +1,8 @@
-//! What is known of the provider, and requests to it: its metadata (OpenID Connect Discovery 1.0), its keys, the exchange of
-//! a code, and the user's claims.
+//! What is known of the provider, and requests to it: its metadata (OpenID Connect Discovery 1.0), its keys, the
+//! exchange of a code, and the user's claims.
 //!
-//! Requests run on threads for blocking work, a few at a time, and each has a timeout; other requests of the control plane
-//! go on. Metadata and keys are kept for an hour; after a failure the next request waits a few seconds.
+//! Requests run on threads for blocking work, a few at a time, and each has a timeout; other requests of the control
+//! plane go on. Metadata and keys are kept for an hour; after a failure the next request waits a few seconds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Metrics as OTLP in JSON (OpenTelemetry Protocol 1.x, "JSON Protobuf Encoding"), made of the text of `/metrics`: a metric is
-//! defined once, there.
+//! Metrics as OTLP in JSON (OpenTelemetry Protocol 1.x, "JSON Protobuf Encoding"), made of the text of `/metrics`: a
+//! metric is defined once, there.
 //!
-//! Reads what this program has written (OpenMetrics), so an odd line is left out. Counters and histograms are cumulative,
-//! since the start of the process. An attribute is a label; a metric has the name of its family.
+//! Reads what this program has written (OpenMetrics), so an odd line is left out. Counters and histograms are
+//! cumulative, since the start of the process. An attribute is a label; a metric has the name of its family.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Exports to an OpenTelemetry collector (`[telemetry]`), by OTLP over HTTP in JSON: the metrics of `/metrics`, and spans.
+//! Exports to an OpenTelemetry collector (`[telemetry]`), by OTLP over HTTP in JSON: the metrics of `/metrics`, and
+//! spans.
 //!
-//! Metrics are cumulative, so one that was not sent is in the next; spans that can't be sent are dropped and counted. There is no
-//! queue. The log has the first failure, one line in ten minutes while it lasts, and the end. Without an endpoint two tasks
-//! wait for one, and nothing else is done.
+//! Metrics are cumulative, so one that was not sent is in the next; spans that can't be sent are dropped and counted.
+//! There is no queue. The log has the first failure, one line in ten minutes while it lasts, and the end. Without an
+//! endpoint two tasks wait for one, and nothing else is done.
 
 mod metrics;
 mod spans;

@@ -1,7 +1,7 @@
 //! Spans as OTLP in JSON: of each query *wait*, if it waited for a server, and *execute*.
 //!
-//! Names and attributes follow OpenTelemetry's semantic conventions for databases where they have one. A statement has its
-//! fingerprint, which never holds a value, and only where statements are tracked.
+//! Names and attributes follow OpenTelemetry's semantic conventions for databases where they have one. A statement has
+//! its fingerprint, which never holds a value, and only where statements are tracked.
 
 use serde_json::{Value, json};
 use weir_admin::SpanRecord;

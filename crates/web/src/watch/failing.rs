@@ -1,4 +1,5 @@
-//! What fails for clients though their pool is healthy: a limit of Weir that refuses them, and a server that refuses to write.
+//! What fails for clients though their pool is healthy: a limit of Weir that refuses them, and a server that refuses to
+//! write.
 //!
 //! Owns the counts of the last second, and since when they grow. A fault is over when nothing was counted for a while.
 

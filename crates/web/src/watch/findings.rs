@@ -1,8 +1,8 @@
-//! Which slow pools are looked at for the cause, and when. What is found goes to the workers, which make it a part of the
-//! pools' health.
+//! Which slow pools are looked at for the cause, and when. What is found goes to the workers, which make it a part of
+//! the pools' health.
 //!
-//! Owns what was found last, and the pause before each pool's next look. Looks only at pools whose requests lack answers, or
-//! that are saturated, stalled or blocked; one round at a time.
+//! Owns what was found last, and the pause before each pool's next look. Looks only at pools whose requests lack
+//! answers, or that are saturated, stalled or blocked; one round at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ const OFTEN: Duration = Duration::from_secs(2);
 /// The shortest and the longest pause where nothing was found: it doubles, unless more requests lack an answer.
 const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long a pool that needs no look is remembered, so that one whose requests are now and then slow is not looked at each time.
+/// How long a pool that needs no look is remembered, so that one whose requests are now and then slow is not looked at
+/// each time.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// What is known; cheap to clone.

@@ -73,8 +73,8 @@ impl Frame {
         format!("event: figures\ndata: {data}\n\n")
     }
 
-    /// The health of all pools that have a problem, the worst and then those with most affected clients first; whatever pools
-    /// the listener selected.
+    /// The health of all pools that have a problem, the worst and then those with most affected clients first; whatever
+    /// pools the listener selected.
     fn problems(&self) -> Vec<Value> {
         let mut broken: Vec<_> = self.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()).collect();
         let key = |health: &PoolHealth| std::cmp::Reverse((health.state, health.clients()));
@@ -83,7 +83,8 @@ impl Frame {
         broken.into_iter().map(|(name, pool)| json!({"pool": name, "health": Health::from(&pool.health)})).collect()
     }
 
-    /// The pools with a problem, then those with the most waiting clients, then the most transactions, then the most clients.
+    /// The pools with a problem, then those with the most waiting clients, then the most transactions, then the most
+    /// clients.
     fn busiest(&self, most: usize) -> Vec<(&String, &PoolFigures)> {
         let mut pools: Vec<_> = self.pools.iter().collect();
         if pools.len() > most {

@@ -1,9 +1,9 @@
 //! The history of the busiest pools: which pools these are, and where their figures are stored.
 //!
-//! Owns the bound: [`MOST_POOLS`] pools, and all pools as one, each in a `ring` of fixed size. Without a folder the rings are in memory, and
-//! end with the process. In a folder they are one file, open from the start and locked by one process at a time; a
-//! process that finds it locked, as in a restart that overlaps, keeps its figures in memory until the folder is free.
-//! Every function may block on a disk: callers use a thread for blocking work.
+//! Owns the bound: [`MOST_POOLS`] pools, and all pools as one, each in a `ring` of fixed size. Without a folder the
+//! rings are in memory, and end with the process. In a folder they are one file, open from the start and locked by one
+//! process at a time; a process that finds it locked, as in a restart that overlaps, keeps its figures in memory until
+//! the folder is free. Every function may block on a disk: callers use a thread for blocking work.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -43,7 +43,7 @@ pub(crate) struct History {
 
 struct PoolHistory {
     ring: Ring,
-    /// Its index in the file; none if it is in memory.
+    /// The pool's index in the file; none if the ring is in memory.
     place: Option<usize>,
     /// The pool's state at the start of the current minute.
     start: Option<(Instant, PoolState)>,
@@ -70,7 +70,7 @@ const ROOM: u64 = 16 << 10;
 
 struct Folder {
     path: PathBuf,
-    /// Locked while it is ours.
+    /// The file in the folder, locked while it is ours.
     file: Option<Arc<File>>,
     /// The last error.
     last_error: Option<String>,
@@ -151,8 +151,8 @@ impl History {
         self.all.ring.get(scale, from, moments)
     }
 
-    /// The most pools that had a problem at once in the minute of this second; with a name, whether that pool had one. None
-    /// if this process did not watch that minute.
+    /// The most pools that had a problem at once in the minute of this second; with a name, whether that pool had one.
+    /// None if this process did not watch that minute.
     pub(crate) fn problems(&self, second: u64, pool: Option<&str>) -> Option<usize> {
         let problems = self.problems.iter().find(|problems| problems.minute == second / 60)?;
         Some(pool.map_or(problems.most, |pool| usize::from(problems.pools.contains(pool))))

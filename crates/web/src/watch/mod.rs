@@ -193,7 +193,8 @@ impl Watch {
         spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
     }
 
-    /// The figures of all pools as one, and of each stored pool, at this many moments, with the number of problems in each.
+    /// The figures of all pools as one, and of each stored pool, at this many moments, with the number of problems in
+    /// each.
     pub(crate) async fn past_of_all(&self, scale: Scale, from: u64, moments: u64) -> Result<Vec<Past>, ApiError> {
         let history = self.history.clone();
         let look = move || {

@@ -138,10 +138,10 @@ pub(crate) enum Merge {
 
 /// One figure.
 pub(crate) struct Series {
-    /// Its name; events join series that differ only after the last `_` into one object (`wait_ms`: `p95`).
+    /// The figure's name; events join series that differ only after the last `_` into one object (`wait_ms`: `p95`).
     pub(crate) name: &'static str,
     pub(crate) merge: Merge,
-    /// Whether it is the difference of two states rather than a value of one.
+    /// Whether the figure is the difference of two states rather than a value of one.
     pub(crate) flows: bool,
     of: fn(&Interval<'_>) -> Option<f64>,
 }

@@ -62,8 +62,8 @@ impl Streams {
         Ok(Events(events))
     }
 
-    /// Sends these figures to all, with the lines of the log since the last ones; listeners with the same selection share
-    /// the text.
+    /// Sends these figures to all, with the lines of the log since the last ones; listeners with the same selection
+    /// share the text.
     pub(super) fn tell(&mut self, frame: &Frame, lines: impl Fn(&LogQuery) -> LogPage) {
         let mut texts: BTreeMap<Selection, Bytes> = BTreeMap::new();
         self.0.retain_mut(|Stream { selection, log, to }| {

@@ -34,8 +34,8 @@ impl Adopting {
         self.store.seen(revision, settings);
     }
 
-    /// Ends a trial whose reload has ended, and begins the next one; describes the result to other nodes. Returns lines for the
-    /// log.
+    /// Ends a trial whose reload has ended, and begins the next one; describes the result to other nodes. Returns lines
+    /// for the log.
     pub(super) fn step(&mut self, node: &mut Node) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some((revision, end)) = self.trial.take() {

@@ -291,8 +291,8 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
     Ok(Checked { changes: weir_config::changes(&before, &after), restart, rules, etcd, shared, present })
 }
 
-/// Checks a file as `weir check` does, with paths relative to the node's file. What only nodes have is not missing in it, and
-/// variables of their environment need not be set here.
+/// Checks a file as `weir check` does, with paths relative to the node's file. What only nodes have is not missing in
+/// it, and variables of their environment need not be set here.
 fn check_file(file: &Path, text: &str, node: &Path) -> Result<(), Failure> {
     let beside = node.with_file_name(file.file_name().unwrap_or_default());
     let (config, mistakes) = load::load_text_as_far(&beside, text, true);

@@ -1,7 +1,7 @@
 //! The end of a lost node's connections at the database server, by a connection of the pool's own user.
 //!
-//! Which connections are the lost node's is decided by what nodes record in etcd (`weir_cluster::Ending`). The caller has a connection of
-//! the pool's share to spare, as this needs one, and records it like the others of this node.
+//! Which connections are the lost node's is decided by what nodes record in etcd (`weir_cluster::Ending`). The caller
+//! has a connection of the pool's share to spare, as this needs one, and records it like the others of this node.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +15,13 @@ use weir_pgclient::{Connection, Error};
 
 use crate::pool_test::{self, Login, OF_CLIENTS};
 
-/// The application_name of this connection, for those who read the server's list: this and the node's name, as far as PostgreSQL takes it.
+/// The application_name of this connection, for those who read the server's list: this and the node's name, as far as
+/// PostgreSQL takes it.
 const APPLICATION: &str = "weir cluster ";
 const LONGEST_NAME: usize = 63;
 /// How long a server may take as a whole.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// So often the server is asked whether they have ended, with this pause.
+/// How often the server is asked whether the connections have ended, and the pause between two questions.
 const LOOKS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -83,7 +84,7 @@ impl Run {
     }
 }
 
-/// At all servers of the pool.
+/// Ends the lost node's connections at all servers of the pool.
 fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Duration)) -> Result<u32, String> {
     let pool = config.pools.get(name).ok_or("the pool is not in this node's configuration")?;
     let mut left = 0;
@@ -117,7 +118,7 @@ fn end_at(
     let failed = |error: Error| format!("{target}: {error}");
     known.set_own(own_backend(&mut connection).map_err(failed)?);
     let left = end_by(&mut connection, pool.user.is_some(), known, elsewhere).map_err(failed)?;
-    // It is this node's share again only when the server counts it no more.
+    // The connection is this node's share again only when the server counts it no more.
     connection.end().map_err(failed)?;
     known.set_own(None);
     Ok(left)

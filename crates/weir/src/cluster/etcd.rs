@@ -1,7 +1,7 @@
 //! A client of etcd, by the JSON interface of its version 3: ranges, transactions and logins.
 //!
-//! Owns the addresses, of which one is used until it fails, and the token of a login. Each call is one request and blocks
-//! for [`TIMEOUT`] at most; nothing is repeated here, since a transaction that failed may have been executed.
+//! Owns the addresses, of which one is used until it fails, and the token of a login. Each call is one request and
+//! blocks for [`TIMEOUT`] at most; nothing is repeated here, since a transaction that failed may have been executed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -110,7 +110,8 @@ impl Etcd {
         Ok(self.call("kv/txn", &body)?["succeeded"] == json!(true))
     }
 
-    /// The store's revision at the last reply, and the shared configuration, if the requests since the last call have read it.
+    /// The store's revision at the last reply, and the shared configuration, if the requests since the last call have
+    /// read it.
     pub(crate) fn take_settings(&mut self) -> (Revision, Option<(Revision, String)>) {
         (self.revision, self.settings.take())
     }

@@ -1,7 +1,7 @@
 //! The thread of a cluster's node: between the workers, the node's decisions and etcd. It exists only with `[cluster]`.
 //!
-//! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The limits
-//! have an end by the workers' clock, so that nothing here has to happen in time.
+//! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The
+//! limits have an end by the workers' clock, so that nothing here has to happen in time.
 
 mod adopt;
 mod commands;
@@ -90,7 +90,8 @@ impl Nodes {
                 "\"node\" is missing in [cluster]: each node needs a name of its own".to_owned(),
             ));
         }
-        // Another process has this one's connections, and its place in the cluster; the servers have ended all connections.
+        // Another process has this one's connections, and its place in the cluster; the servers have ended all
+        // connections.
         let (handle, taken_over, vacated) = (running.handle(), running.is_gone(), running.is_vacated());
         let etcd = Etcd::new(rules).map_err(StartError::new)?;
         let floors = floors::read(rules.state.as_deref()).map_err(StartError::new)?;
@@ -170,8 +171,8 @@ struct Round {
     own: BTreeSet<Backend>,
     /// How many connections the workers have of each pool.
     open: BTreeMap<String, u32>,
-    /// How many connections of a pool's share the workers leave unused: for one that ends those of a lost node, and for one that looks at
-    /// the server.
+    /// How many connections of a pool's share the workers leave unused: for one that ends those of a lost node, and for
+    /// one that looks at the server.
     reserved: BTreeMap<String, u32>,
     /// The pool of whose share one is for the end of a lost node's.
     ends: Option<String>,
@@ -312,8 +313,8 @@ impl Round {
         }
     }
 
-    /// Reads which server connections there are, for the node that has to end them if this one is lost. One whose backend is not known
-    /// is not recorded: it is counted at the server, and not ended.
+    /// Reads which server connections there are, for the node that has to end them if this one is lost. One whose
+    /// backend is not known is not recorded: it is counted at the server, and not ended.
     fn read_backends(&mut self) {
         let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<Backend>>::new());
         while let Some(from) = cursor {
@@ -379,7 +380,7 @@ impl Round {
         }
     }
 
-    /// What is known of a lost node's connections: those of this node are none.
+    /// What is known of a lost node's connections. Connections of this node do not count as the lost node's.
     fn ending(&self, lost: &Lost) -> weir_cluster::Ending {
         let mut ending = self.node.ending(lost);
         ending.others.extend(&self.own);
@@ -442,8 +443,8 @@ impl Round {
         self.next_end = self.handle.now() + if self.node.is_to_end(lost) { END_AGAIN } else { Span::ZERO };
     }
 
-    /// The process ends, and its workers have ended: what it had is for others. `vacated`: its connections have ended, too, so that
-    /// nobody has to look for them.
+    /// The process ends, and its workers have ended: what it had is for others. `vacated`: its connections have ended,
+    /// too, so that nobody has to look for them.
     fn leave(&mut self, vacated: bool) {
         if let Err(error) = floors::write(self.state.as_deref(), &BTreeMap::new()) {
             // Another process may use the floors at a start without etcd: they are not given away.
@@ -547,8 +548,8 @@ impl Round {
         }
     }
 
-    /// The new process hangs, or is gone: this one goes on. What the new one has of the node's share it has until its end, and one that
-    /// hangs has no other.
+    /// The new process hangs, or is gone: this one goes on. The new process has its part of the node's share until it
+    /// ends, so a process that hangs is killed.
     fn stay(&mut self) {
         let Some(giving) = &mut self.succession.gives else { return };
         giving.stays = true;
@@ -619,8 +620,8 @@ impl Round {
         }
     }
 
-    /// Clients wait for a server of a pool of which there is none. They move between two requests only, and a process that hands over opens
-    /// no more servers than it has.
+    /// Whether clients wait for a server of a pool that has none open. Clients move between two requests only, and a
+    /// process that hands over opens no more servers than it has.
     fn is_starved(&self) -> bool {
         self.open.iter().any(|(name, open)| *open == 0 && self.usages.usage(name, 0, 0).waiting > 0)
     }
@@ -655,7 +656,7 @@ impl Round {
     fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
         self.succession.waits = None;
         let Ok(said) = serde_json::from_slice::<Json>(said) else {
-            // It is in no cluster.
+            // The old process is in no cluster.
             let _ = reply.try_send(Vec::new());
             return;
         };

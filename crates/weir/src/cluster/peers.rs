@@ -1,6 +1,8 @@
-//! This node's number in cancel keys, and where the other nodes are, so that each passes requests to cancel on to the right one.
+//! This node's number in cancel keys, and where the other nodes are, so that each passes requests to cancel on to the
+//! right one.
 //!
-//! Owns the number, which stays this node's name's in etcd (`peer/NUMBER`), and does not change while the process lives.
+//! Owns the number, which etcd keeps for this node's name (`peer/NUMBER`), and which does not change while the process
+//! lives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,13 +38,13 @@ pub(super) struct Peers {
 /// What a node does about its number, with those in etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Claim {
-    /// Its name has this one.
+    /// The node's name has this number.
     Has(u16),
-    /// This one is free.
+    /// This number is free.
     Free(u16),
-    /// The one that it uses is another node's.
+    /// The number that this node uses is another node's.
     Lost,
-    /// All are used.
+    /// All numbers are used.
     Full,
 }
 
@@ -56,7 +58,8 @@ impl Peers {
         Peers { own: 0, rest: 0, known: Arc::default(), said: String::new() }
     }
 
-    /// To be called in each round of a node that has reached etcd lately. Returns a line for the log, if there is something new to say.
+    /// To be called in each round of a node that has reached etcd lately. Returns a line for the log, if there is
+    /// something new to say.
     pub(super) fn step(&mut self, node: &mut Node, etcd: &mut Etcd, config: &Config) -> Option<String> {
         if config.peer_id > 0 {
             // The configuration says who is where.

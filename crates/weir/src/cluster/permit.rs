@@ -1,7 +1,8 @@
-//! Connections beside the pools' servers, to look at a pool's server or to test it: each is one of the node's share of the pool.
+//! Connections beside the pools' servers, to look at a pool's server or to test it: each is one of the node's share of
+//! the pool.
 //!
-//! Owns who wants one, and who has it: one of a pool at a time. The node's thread keeps a connection of the share free for it, and
-//! grants it when the workers have no more than the rest. Must not know what the connection is for.
+//! Owns who wants one, and who has it: one of a pool at a time. The node's thread keeps a connection of the share free
+//! for it, and grants it when the workers have no more than the rest. Must not know what the connection is for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long one waits for a part of the share.
 const WAIT: Duration = Duration::from_secs(2);
-/// A permit that is not used within this time is void: the process may have been frozen, and the share be another node's.
+/// A permit that is not used within this time is void: the process may have been frozen, and the share be another
+/// node's.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long a connection counts whose end at the server was not seen: a query of it may still run.
 const LINGER: Duration = Duration::from_secs(4);
@@ -36,11 +38,11 @@ struct Place {
 enum Has {
     #[default]
     Nothing,
-    /// A caller may take it, until the lease ends.
+    /// A caller may take the connection, until the lease ends.
     Granted { at: Instant, until: Option<Instant> },
-    /// A caller has it.
+    /// A caller has the connection.
     Taken,
-    /// Its connection may still be open.
+    /// The permit's connection may still be open.
     Lingers(Instant),
 }
 
@@ -121,7 +123,7 @@ impl Permits {
 }
 
 impl Permit {
-    /// How long the connection may take, of this time.
+    /// How long the connection may take: this time, or less if it must be gone before.
     pub(crate) fn limit(&self, timeout: Duration) -> Duration {
         self.until.map_or(timeout, |until| timeout.min(until.saturating_duration_since(Instant::now())))
     }

@@ -1,8 +1,9 @@
 //! One process of a node takes over from another (`weir upgrade`): both together have the node's shares, once.
 //!
-//! The old process makes no request to etcd any more, keeps of each limit what it has open, and says so. The new one claims the old one's
-//! record, has the limits from then on, and leaves the old one that much. Each server that moves takes its part of the limit along.
-//! Always true: what a process keeps is the other's only when that one has given it, or is dead for longer than a lease.
+//! The old process makes no request to etcd any more, keeps of each limit what it has open, and says so. The new one
+//! claims the old one's record, has the limits from then on, and leaves the old one that much. Each server that moves
+//! takes its part of the limit along. Always true: what a process keeps is the other's only when that one has given it,
+//! or is dead for longer than a lease.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
@@ -80,7 +81,7 @@ impl Beside for Link {
 /// Another process, and since when it is dead.
 pub(super) struct Process {
     process: OtherProcess,
-    /// It was seen to be dead.
+    /// The time when the process was first seen to be dead.
     dead: Option<Time>,
 }
 
@@ -89,12 +90,12 @@ impl Process {
         Process { process: OtherProcess::new(pid), dead: None }
     }
 
-    /// It hangs, and can't give back what it has of the node's share.
+    /// Kills the process, which hangs and can't give back what it has of the node's share.
     pub(super) fn kill(&self) -> std::io::Result<()> {
         self.process.kill()
     }
 
-    /// Since when it has been dead.
+    /// Since when the process has been dead.
     pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
         if self.dead.is_none() && self.process.is_gone() {
             self.dead = Some(now);
@@ -108,9 +109,9 @@ pub(super) type Say = Box<dyn Fn(&[u8]) + Send>;
 
 /// This process's part in a take-over.
 pub(super) struct Succession {
-    /// The process that it takes over from, of which it knows nothing yet: it may open nothing.
+    /// The process that this one takes over from, of which it knows nothing yet: this process may open nothing.
     pub(super) waits: Option<Process>,
-    /// The connection to that one is lost.
+    /// The connection to the old process is lost.
     is_lost: bool,
     /// Another process asks to take over, since then.
     pub(super) asked: Option<(u32, SyncSender<Vec<u8>>, Time)>,
@@ -124,12 +125,12 @@ pub(super) struct Succession {
 /// This process hands over.
 pub(super) struct Giving {
     pub(super) to: Process,
-    /// That one's incarnation.
+    /// The incarnation of the new process.
     pub(super) successor: u64,
     pub(super) limits: SharedLimits,
-    /// It is gone, or silent.
+    /// The new process is gone, or silent.
     pub(super) stays: bool,
-    /// This one has claimed its record back.
+    /// This process has claimed its record back.
     pub(super) back: bool,
 }
 
@@ -140,7 +141,7 @@ pub(super) struct Taking {
     /// For when the record is claimed, and until when that is tried.
     pub(super) answer: Option<(SyncSender<Vec<u8>>, Time)>,
     pub(super) lost: bool,
-    /// The other one has ended.
+    /// The old process has ended.
     pub(super) ended: bool,
     pub(super) said: Time,
 }
@@ -157,8 +158,8 @@ impl Succession {
         self.takes.iter_mut().for_each(|taking| taking.lost = true);
     }
 
-    /// The old process has died before it handed anything over: this one is as a process that is started after its end. If the old
-    /// one lives, it has the node's part, and may have it without etcd.
+    /// The old process has died before it handed anything over: this one is as a process that is started after its end.
+    /// If the old one lives, it has the node's part, and may have it without etcd.
     pub(super) fn is_alone(&mut self, now: Time) -> bool {
         self.is_lost && self.waits.as_mut().is_some_and(|old| old.dead_since(now).is_some())
     }

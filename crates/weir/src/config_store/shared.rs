@@ -1,7 +1,7 @@
 //! The configuration of a cluster's node: its file's own part, with the part that all nodes share.
 //!
-//! Owns which shared revision a reload tries, and the way of a change to etcd. A revision is tried whole: if it does not fit,
-//! the former one stays in force.
+//! Owns which shared revision a reload tries, and the way of a change to etcd. A revision is tried whole: if it does
+//! not fit, the former one stays in force.
 
 use std::sync::{Arc, PoisonError};
 
@@ -57,7 +57,7 @@ impl ConfigStore {
         let refused = shared.candidate(false).map(|candidate| candidate.revision);
         shared.refused(why);
         let mut current = self.current();
-        // It was valid, and could not be served.
+        // The revision was valid, and could not be served.
         if current.running.as_ref().map(|running| running.revision) == refused {
             current.running = current.former.take();
             let edits = current.edits.clone();
@@ -74,8 +74,8 @@ impl ConfigStore {
         None
     }
 
-    /// Reads what a reload is to put in force: the revision on trial or, with the file itself, one that was refused, or else
-    /// what is in force.
+    /// Reads what a reload is to put in force: the revision on trial or, with the file itself, one that was refused, or
+    /// else what is in force.
     pub(super) fn reload_shared(
         &self,
         current: &mut Current,

@@ -1,6 +1,8 @@
-//! The calls of a type's methods by its own methods in other files of a crate (`self.step()`), read from the sources as text.
+//! The calls of a type's methods by its own methods in other files of a crate (`self.step()`), read from the sources as
+//! text.
 //!
-//! Files that extend one type depend on each other by such calls as by imports, though they import nothing of each other.
+//! Files that extend one type depend on each other by such calls as by imports, though they import nothing of each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -92,7 +92,7 @@ use Variant::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 const VARIANTS: [Variant; 6] = [MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool];
 
 impl Variant {
-    /// Its name in the program's output.
+    /// The variant's name in the program's output.
     fn id(self) -> &'static str {
         match self {
             MysqlOne => "mysql-one",
@@ -111,7 +111,7 @@ impl Variant {
         }
     }
 
-    /// Its name in the program's arguments.
+    /// The variant's name in the program's arguments.
     fn word(self) -> &'static str {
         match self {
             MysqlOne | PgOne => "one",

@@ -17,7 +17,7 @@ use crate::steps::Results;
 /// Medians whose relative difference is smaller do not differ, however small the spread.
 const LEAST: f64 = 0.03;
 
-/// The same for a single repetition, whose spread is unknown.
+/// Medians of a single repetition, whose spread is unknown, do not differ if their relative difference is smaller.
 const LEAST_ALONE: f64 = 0.10;
 
 /// Evaluates the results.

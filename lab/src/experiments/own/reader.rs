@@ -19,9 +19,9 @@ pub(super) struct Complaint {
 pub(super) struct Section<'a> {
     text: &'a str,
     table: &'a dyn TableLike,
-    /// Its name in the file: `[workload]`; empty for the whole file.
+    /// The section's name in the file: `[workload]`; empty for the whole file.
     title: &'a str,
-    /// Its first line.
+    /// The section's first line.
     line: Option<usize>,
 }
 

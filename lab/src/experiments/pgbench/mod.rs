@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// A PostgreSQL of your own, its password in PGPASSWORD [default: the lab's own]
     #[arg(long)]
     host: Option<String>,
-    /// Its port
+    /// The port of that PostgreSQL
     #[arg(long, default_value_t = 5432, requires = "host")]
     port: u16,
     /// The user on it [default: postgres]

@@ -58,7 +58,7 @@ pub(super) const LOADS: [Load; 6] = [
 ];
 
 impl Load {
-    /// Its name in tables: `direct, 50 clients`.
+    /// The load's name in tables: `direct, 50 clients`.
     pub(super) fn name(self) -> String {
         match self.route {
             Route::Direct => format!("direct, {} clients", self.clients),

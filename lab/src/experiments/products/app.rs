@@ -115,7 +115,7 @@ pub(crate) struct Running {
     pub(crate) process: Process,
     /// `http://127.0.0.1:8080`, without a trailing slash.
     pub(crate) url: String,
-    /// The command that started it.
+    /// The command that started the app.
     pub(crate) line: String,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct WayState {
 }
 
 impl App {
-    /// Starts it and waits until it listens.
+    /// Starts the app and waits until it listens.
     pub(crate) fn start(&self, lab: &Lab, settings: &Settings) -> Result<Running, LabError> {
         let command = self.command(lab, settings);
         let (line, name) = (command_line(&command), "products-app");
@@ -172,7 +172,7 @@ impl App {
 }
 
 impl Running {
-    /// Requests its counters.
+    /// Requests the app's counters.
     pub(crate) fn state(&self) -> Result<State, LabError> {
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None).build();
         let url = format!("{}/state", self.url);

@@ -22,10 +22,10 @@ pub(crate) enum Way {
 
 impl Way {
     pub(crate) const ALL: [Way; 4] = [Way::New, Way::Normal, Way::Pooled, Way::Weir];
-    /// Those of the articles, which go to the server itself.
+    /// The ways of the articles, which go to the server itself.
     pub(crate) const DIRECT: [Way; 3] = [Way::New, Way::Normal, Way::Pooled];
 
-    /// The last segment of its path.
+    /// The last segment of the endpoint's path.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Way::New => "new",
@@ -67,7 +67,7 @@ pub(crate) enum What {
     Burst { way: Way, connections: usize },
     /// Requests for a fixed time.
     Load { way: Way, connections: usize, tls: Tls },
-    /// The same on `pooled`, with a pool of this size.
+    /// Requests for a fixed time on `pooled`, with a pool of this size.
     Sweep { size: u32, connections: usize },
 }
 

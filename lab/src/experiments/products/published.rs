@@ -22,9 +22,9 @@ pub(crate) fn browser_us(way: Way) -> Option<f64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Line {
     pub(crate) served: f64,
-    /// As counted by its tool.
+    /// Requests a second, as counted by the article's tool.
     pub(crate) rate: f64,
-    /// As counted by its tool, in MB/s.
+    /// Megabytes a second, as counted by the article's tool.
     pub(crate) megabytes: f64,
     pub(crate) average_ms: f64,
     pub(crate) fastest_ms: f64,

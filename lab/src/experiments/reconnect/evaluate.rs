@@ -377,7 +377,7 @@ impl View<'_> {
             .by(median(&ratios).unwrap_or(1.0), 1.0 - NOISE)
     }
 
-    /// The two in the same mode, since their defaults differ.
+    /// PgBouncer and Weir in the same mode, since their defaults differ.
     fn both_in_transaction_mode(&self) -> Option<String> {
         let clients = self.plan.aside;
         let case = Case { column: Column::Pgbouncer, setting: Setting::Mode(Mode::Transaction), clients };

@@ -31,7 +31,7 @@ pub(super) enum Fate {
     Refused,
     /// Some lost their connection, or could not connect, for another reason.
     Dropped,
-    /// It did not end.
+    /// The run did not end.
     Hung,
     /// The machine had no free port for another connection.
     OutOfPorts,

@@ -25,7 +25,7 @@ const ROUND: f64 = 2.0;
 /// One bar.
 struct Bar<'a> {
     series: usize,
-    /// None if it was not measured.
+    /// The bar's value; `None` if it was not measured.
     value: Option<f64>,
     figure: String,
     name: &'a str,

@@ -20,7 +20,8 @@ mod lines;
 const HUES: usize = 10;
 /// The number of marks' shapes and of bars' patterns.
 const SHAPES: usize = 6;
-/// Who has a colour alone in the whole report: a series whose name contains such a word, the first of them.
+/// Programs that have a colour of their own in the whole report. A series belongs to the first program of which its
+/// name contains a word.
 const PROGRAMS: [&[&str]; 4] = [&["weir"], &["pgbouncer"], &["pgpool"], &["no pooler", "direct", "postgresql"]];
 /// The colours of axes in light mode. The style sheet finds them by these values and replaces them.
 const GRID: RGBColor = RGBColor(0xE2, 0xE1, 0xDC);
@@ -129,8 +130,8 @@ fn clean(chart: &Chart) -> Chart {
 pub(super) struct Hues(BTreeMap<String, usize>);
 
 impl Hues {
-    /// The colours of these charts' series: a program's own, and for other names those of no program, in turn. Two series of one
-    /// chart have two colours, if there are enough.
+    /// The colours of these charts' series: a program's own, and for other names those of no program, in turn. Two
+    /// series of one chart have two colours, if there are enough.
     pub(super) fn of_all<'c>(charts: impl Iterator<Item = &'c Chart> + Clone) -> Hues {
         let mut hues = Hues::default();
         for name in charts.clone().flat_map(names) {

@@ -92,13 +92,13 @@ pub(crate) struct Client {
     cancelling: bool,
     /// The connection of a cancel request broke in this session, so the request may take effect at any time.
     cancel_is_lost: bool,
-    /// How many deliveries in a thousand make it stop reading for a while.
+    /// How many deliveries in a thousand make the client stop reading for a while.
     stalls: u32,
     /// How many bursts in a thousand are written in two pieces.
     split_writes: u32,
     early_exits: u32,
     longest_think_time: u64,
-    /// Faults have stopped: it does not misbehave any more.
+    /// Faults have stopped: the client does not misbehave any more.
     calm: bool,
     began: Time,
 }
@@ -147,12 +147,12 @@ impl Client {
         ctx.wake(delay, self.owner(), ARRIVE);
     }
 
-    /// Whether it will not come back.
+    /// Whether the client will not come back.
     pub(crate) fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Faults stop: it finishes soon and does not misbehave any more.
+    /// Faults stop: the client finishes soon and does not misbehave any more.
     pub(crate) fn stop_faults(&mut self) {
         self.calm = true;
         self.sessions_left = self.sessions_left.min(1);
@@ -160,7 +160,7 @@ impl Client {
         self.stalls = 0;
     }
 
-    /// Its state, for a report.
+    /// The client's state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         let Identity { number, user, database, .. } = &self.identity;
         let since = self.began.micros() as f64 / 1e6;
@@ -172,7 +172,7 @@ impl Client {
         Owner::Client(self.identity.number)
     }
 
-    /// An event of its connection.
+    /// An event of the client's connection.
     pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
         match event {
             SocketEvent::Connected => self.connected(ctx),
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// An event of the connection that carries its cancel request.
+    /// An event of the connection that carries the client's cancel request.
     pub(crate) fn canceller_event(&mut self, ctx: &mut Context, end: End, event: &SocketEvent) {
         if !self.cancellers.contains(&end) {
             return;
@@ -206,8 +206,8 @@ impl Client {
         }
     }
 
-    /// The pooler has read a cancel request of this client. If it also has all that the client has sent, the request must
-    /// stop the query that runs or is next.
+    /// The pooler has read a cancel request of this client. If it also has all that the client has sent, the request
+    /// must stop the query that runs or is next.
     pub(crate) fn cancel_arrived(&mut self, ctx: &mut Context, by: End) {
         let busy = self.phase == Phase::Busy && self.unwritten.is_empty() && self.cancellers.contains(&by);
         let Some(end) = self.end.filter(|_| busy && !ctx.rules.faulty) else { return };
@@ -219,7 +219,7 @@ impl Client {
         }
     }
 
-    /// One of its timers has fired.
+    /// One of the client's timers has fired.
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.phase) {
             (ARRIVE, Phase::Away) => self.arrive(ctx),

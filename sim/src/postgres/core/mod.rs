@@ -1,8 +1,8 @@
 //! One session of a PostgreSQL server: the effects of each message, and the replies.
 //!
 //! Owns the protocol's rules after the login: transactions, skipping after an error in the extended protocol, portals,
-//! statements, COPY. Must not know bytes, time or other sessions, so that a client can run the same rules as a reference
-//! and compare. Source: PostgreSQL's documentation, "Message Flow"; the order of checks is that of its
+//! statements, COPY. Must not know bytes, time or other sessions, so that a client can run the same rules as a
+//! reference and compare. Source: PostgreSQL's documentation, "Message Flow"; the order of checks is that of its
 //! `exec_parse_message`, `exec_bind_message` and similar functions.
 
 mod run;
@@ -148,7 +148,7 @@ impl Core {
         self.sleeping.as_ref().map(|(_, token)| token.as_str())
     }
 
-    /// Whether it listens on a channel.
+    /// Whether the session listens on a channel.
     pub(crate) fn listens_on(&self, channel: &str) -> bool {
         self.listens.contains(channel)
     }

@@ -42,7 +42,7 @@ impl View<'_> {
         self.median(what, figure).as_ref().and_then(Value::as_number)
     }
 
-    /// The same for a table, with its spread, or a word for the reason why there is none.
+    /// The median of a figure for a table, with its spread, or a word for the reason why there is none.
     pub(super) fn value(&self, what: What, figure: impl Fn(&Run) -> f64) -> Value {
         let lack = || Value::text(self.results.lack(&what.id()).unwrap_or("not run"));
         self.median(what, figure).unwrap_or_else(lack)

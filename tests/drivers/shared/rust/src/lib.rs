@@ -62,7 +62,7 @@ pub async fn eventually<F: Future<Output = Outcome>>(work: impl Fn() -> F) -> Ou
     }
 }
 
-/// This many at once; the first failure.
+/// Runs this many at once; returns the first failure.
 pub async fn each<F: Future<Output = Outcome> + 'static>(count: i32, work: impl Fn(i32) -> F) -> Outcome {
     let tasks: Vec<_> = (0..count).map(|number| tokio::task::spawn_local(work(number))).collect();
     for task in tasks {
