@@ -8,6 +8,9 @@ use weir_session::{
 
 use crate::link::statements::Statements;
 
+/// The most messages of a client that one turn reads: the smallest have five bytes, so a read of the runtime's may hold
+/// more than ten thousand, which would delay all other clients of the worker by a millisecond.
+const MAX_MESSAGES: u32 = 1024;
 /// The limit of spare buffers for waiting clients.
 const MAX_BLOCKS: usize = 1024;
 /// The largest buffer that is kept, in bytes.
@@ -88,6 +91,7 @@ impl Sessions {
             state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty },
             client_pid: 0,
             max_pending_segments: ahead,
+            max_messages: MAX_MESSAGES,
             watch: self.statements.watch(),
         }
     }

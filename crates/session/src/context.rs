@@ -47,6 +47,8 @@ pub struct Context<'a> {
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time;
     /// the next one is not sent before.
     pub max_pending_segments: u32,
+    /// The most messages of a client that one call of [`from_client::feed`](crate::from_client::feed) reads.
+    pub max_messages: u32,
     /// What counts statements, if they are counted.
     pub watch: Option<&'a mut dyn StatementWatch>,
 }

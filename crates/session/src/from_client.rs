@@ -48,10 +48,6 @@ pub struct ClientOutcome {
     pub stop: StopReason,
 }
 
-/// The most messages of a client that one call of [`feed`] takes: the smallest have five bytes, so a read of the
-/// runtime's may hold more than ten thousand, which would delay all other clients of the worker by a millisecond.
-pub const MESSAGES: u32 = 1024;
-
 /// Processes what a client sent. `server` is the one linked to it, if any.
 pub fn feed<O: Out>(
     client: &mut Client,
@@ -68,7 +64,7 @@ pub fn feed<O: Out>(
     };
     let mut walk = Walk { client, server, ctx, out, texts, composed: 0 };
     let mut used = 0;
-    for _ in 0..MESSAGES {
+    for _ in 0..walk.ctx.max_messages {
         if let Err(stop) = walk.step(input, &mut used) {
             return ClientOutcome { used, stop };
         }

@@ -35,6 +35,8 @@ pub struct OwnContext {
     pub client_pid: u32,
     /// See [`Context::max_pending_segments`].
     pub max_pending_segments: u32,
+    /// See [`Context::max_messages`].
+    pub max_messages: u32,
 }
 
 impl OwnContext {
@@ -56,6 +58,7 @@ impl OwnContext {
             state: StatePolicy::default(),
             client_pid: 0,
             max_pending_segments: u32::MAX,
+            max_messages: u32::MAX,
         }
     }
 
@@ -76,6 +79,7 @@ impl OwnContext {
             state: self.state,
             client_pid: self.client_pid,
             max_pending_segments: self.max_pending_segments,
+            max_messages: self.max_messages,
             watch: None,
         }
     }

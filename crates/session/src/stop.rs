@@ -13,8 +13,8 @@ pub enum StopReason {
     NeedServer,
     /// The next message must wait for replies of the linked server.
     AwaitReplies(ReplyWait),
-    /// As many messages were read as one turn may take ([`from_client::MESSAGES`](crate::from_client::MESSAGES)):
-    /// others have theirs first.
+    /// As many messages were read as one turn may take ([`Context::max_messages`](crate::Context::max_messages)): others
+    /// have theirs first.
     TurnOver,
     /// The client sent Terminate.
     Terminate,

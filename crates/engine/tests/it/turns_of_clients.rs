@@ -1,9 +1,9 @@
 //! Turns of clients: one that sends thousands of messages at once does not delay the others for all of them.
 
-use weir_session::from_client::MESSAGES;
-
 use crate::common::*;
 
+/// What one turn reads (`MAX_MESSAGES` in `sessions.rs`).
+const MESSAGES: u32 = 1024;
 /// A Sync, which Weir answers itself outside of a transaction.
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
