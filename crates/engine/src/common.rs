@@ -63,8 +63,8 @@ pub(crate) enum FollowUp {
     PollPool(PoolIx),
     /// This client or server may be free to leave for another process.
     HandOver(Peer),
-    /// Databases are needed without other connections: [`Common::next_needed_alone`].
-    NeededAlone,
+    /// A client of this pool runs a command for which a database of its server must be free of other connections.
+    NeedAlone { pool: PoolIx, database: Box<str> },
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
     Displaced(Peer),
     /// A pool has given a server to one who does not send queries yet: a client that logs in, or an auth_query.
@@ -127,8 +127,6 @@ pub(crate) struct Common {
     last_connection: u64,
     timers: Timers,
     follow_ups: VecDeque<FollowUp>,
-    /// The pool of a client, and the database on its server to which no others may be connected.
-    needed_alone: Vec<(PoolIx, Box<str>)>,
     jobs: HashMap<u64, Job>,
 }
 
@@ -153,7 +151,6 @@ impl Common {
             last_connection: 0,
             timers: Timers::default(),
             follow_ups: VecDeque::new(),
-            needed_alone: Vec::new(),
             jobs: HashMap::new(),
         }
     }
@@ -228,18 +225,6 @@ impl Common {
         let mut bytes = [0; N];
         self.random.fill_bytes(&mut bytes);
         bytes
-    }
-
-    /// A client of this pool runs a command for which a database of its server must be free of other connections.
-    #[cold]
-    pub(crate) fn need_alone(&mut self, pool: PoolIx, database: Box<str>) {
-        self.needed_alone.push((pool, database));
-        self.follow_up(FollowUp::NeededAlone);
-    }
-
-    /// The next database that must be free of other connections, and the pool of the client that needs it.
-    pub(crate) fn next_needed_alone(&mut self) -> Option<(PoolIx, Box<str>)> {
-        self.needed_alone.pop()
     }
 
     pub(crate) fn random_number(&mut self) -> u64 {

@@ -224,7 +224,9 @@ impl Engine {
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
                 FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
                 FollowUp::HandOver(peer) => give::give(&mut self.core, now, peer, io),
-                FollowUp::NeededAlone => reconnect::free_databases(&mut self.core, now, io),
+                FollowUp::NeedAlone { pool, database } => {
+                    reconnect::free_everywhere(&mut self.core, now, pool, database, io);
+                }
                 FollowUp::Displaced(client) => {
                     leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
                 }
@@ -288,8 +290,7 @@ impl Engine {
 
     fn closed<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         match self.core.conns.take_any(peer) {
-            Conn::Server(server) if server.is_new() => login::lost(&mut self.core, now, server, io),
-            Conn::Server(server) => lost::server_lost(&mut self.core, now, server, io),
+            Conn::Server(server) => server_lost(&mut self.core, now, server, io),
             Conn::Client(client) => leave::client_gone(&mut self.core, now, client, io),
             Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
             Conn::Forward(forward) => forward::over(&mut self.core, &forward, io),
@@ -370,10 +371,8 @@ impl Engine {
                 self.core.conns.put_at(peer, Conn::Cancel(cancel));
                 request::secured(&mut self.core, peer, io);
             }
-            Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
-            Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
-            Conn::Probe(target) => self.core.conns.put_at(peer, Conn::Probe(target)),
             Conn::Free => {}
+            other => self.core.conns.put_at(peer, other),
         }
     }
 
@@ -568,9 +567,8 @@ impl Engine {
         } else if let Some(server) = self.core.conns.get_mut::<ServerSlot>(peer) {
             if server.armed == when {
                 *server.armed_mut() = Time::NEVER;
-                match server.is_new() {
-                    true => login::due(&mut self.core, now, peer, io),
-                    false => timeouts::server_due(&mut self.core, now, peer, io),
+                if let Some(server) = timeouts::server_due(&mut self.core, now, peer, io) {
+                    server_lost(&mut self.core, now, server, io);
                 }
             }
         } else if self.core.conns.get_mut::<CancelSlot>(peer).is_some_and(|c| c.armed == when) {
@@ -590,5 +588,13 @@ fn server_detached<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, i
         Some(ServerPhase::Returning) => borrower::send_returned(core, now, server, io),
         Some(ServerPhase::Leaving) => give::server_leaves(core, server, io),
         _ => core.conns.put_at(server.peer, Conn::Server(server)),
+    }
+}
+
+/// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
+fn server_lost<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, io: &mut I) {
+    match server.is_new() {
+        true => login::lost(core, now, server, io),
+        false => lost::server_lost(core, now, server, io),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn feed_client<I: Io>(
         log::log_client(Level::Error, cx.common.config(), client, &slot.name, text, cx.io);
     }
     if let Some(database) = counts.needed_alone {
-        cx.common.need_alone(client.pool, database);
+        cx.common.follow_up(FollowUp::NeedAlone { pool: client.pool, database });
     }
     if let Some(server) = server {
         if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {

@@ -7,7 +7,7 @@ use crate::client::slot::ClientSlot;
 use crate::client::table;
 use crate::core::Core;
 use crate::lines;
-use crate::link::{deadlines, leave, lost};
+use crate::link::{deadlines, leave};
 use crate::port::{Io, Level};
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
@@ -40,9 +40,10 @@ pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
     leave::client_gone(core, now, client, io);
 }
 
-/// The timer of a server that is up has fired.
-pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
+/// The timer of a server that is logged in has fired. Returns a server that has not answered a query of Weir, whose connection is
+/// closed: it is lost.
+pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) -> Option<Box<ServerSlot>> {
+    let mut server = core.conns.take::<ServerSlot>(peer)?;
     let (deadline, refusal) = deadlines::server_deadline(core.pools.get(server.pool), &server);
     let client = server.link;
     if deadline > now {
@@ -53,7 +54,7 @@ pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
         // Nothing of a client's was sent: it may get another server.
         lines::about_server(core, Level::Warning, &server, format_args!("no answer to a query of ours"), io);
         close::drop_connection(core, &server, io);
-        return lost::server_lost(core, now, server, io);
+        return Some(server);
     }
     core.conns.put_server(server);
     if deadline <= now
@@ -63,4 +64,5 @@ pub(crate) fn server_due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut
         close::mark_for_close(core, peer);
         leave::refuse_handle(core, now, client, refusal, io);
     }
+    None
 }

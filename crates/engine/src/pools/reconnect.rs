@@ -45,12 +45,10 @@ pub(crate) fn free_database<I: Io>(core: &mut Core, now: Time, server: &Target, 
     }
 }
 
-/// Clients are about to drop, rename or copy databases, which PostgreSQL refuses while others are connected. PostgreSQL
-/// waits five seconds for connections that are being closed.
-pub(crate) fn free_databases<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    while let Some((ix, database)) = core.common.next_needed_alone() {
-        let (server, database) = (core.pools.get(ix).config.target().clone(), Arc::<str>::from(database));
-        cx!(core, now, io).post_to_others(|| Payload::FreeDatabase(server.clone(), database.clone()));
-        free_database(core, now, &server, &database, io);
-    }
+/// A client of a pool is about to drop, rename or copy a database, which PostgreSQL refuses while others are connected: all
+/// workers free it. PostgreSQL waits five seconds for connections that are being closed.
+pub(crate) fn free_everywhere<I: Io>(core: &mut Core, now: Time, ix: PoolIx, database: Box<str>, io: &mut I) {
+    let (server, database) = (core.pools.get(ix).config.target().clone(), Arc::<str>::from(database));
+    cx!(core, now, io).post_to_others(|| Payload::FreeDatabase(server.clone(), database.clone()));
+    free_database(core, now, &server, &database, io);
 }

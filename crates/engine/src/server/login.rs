@@ -11,7 +11,7 @@ use weir_session::{Refusal, ServerError};
 use crate::common::{FollowUp, Job, cx};
 use crate::core::Core;
 use crate::link::release::RECONFIGURED;
-use crate::link::{deadlines, query, relay, release};
+use crate::link::{query, relay, release};
 use crate::log::log;
 use crate::pools::create;
 use crate::port::{Io, LOOK_UP_FAILED, Level, Work};
@@ -21,7 +21,6 @@ use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, login_steps, open};
-use crate::timers::Who;
 use crate::{lines, replication};
 
 /// The log has PgBouncer's words for a login that failed, which operators look for.
@@ -331,19 +330,6 @@ pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot
         _ => FailedLogin::down(own_error("server closed the connection during the login".to_owned())),
     };
     failed(core, now, server, login.or(ending), io);
-}
-
-/// A server that is logging in has not answered a query of Weir in time.
-pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
-    let (deadline, _) = deadlines::server_deadline(core.pools.get(server.pool), &server);
-    if deadline > now {
-        core.common.arm(Who::Peer(peer), deadline, server.armed_mut());
-        return core.conns.put_server(server);
-    }
-    lines::about_server(core, Level::Warning, &server, format_args!("no answer to a query of ours"), io);
-    close::drop_connection(core, &server, io);
-    lost(core, now, server, io);
 }
 
 /// Handles bytes of a server that runs a query of Weir before its pool has it.

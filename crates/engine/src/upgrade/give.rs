@@ -183,11 +183,8 @@ pub(crate) fn give<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
     match core.conns.take_any(peer) {
         Conn::Client(client) => give_client(core, client, io),
         Conn::Server(server) => give_server(core, now, server, io),
-        Conn::Cancel(cancel) => core.conns.put_at(peer, Conn::Cancel(cancel)),
-        Conn::Forward(forward) => core.conns.put_at(peer, Conn::Forward(forward)),
-        Conn::Ending(ending) => core.conns.put_at(peer, Conn::Ending(ending)),
-        Conn::Probe(target) => core.conns.put_at(peer, Conn::Probe(target)),
         Conn::Free => {}
+        other => core.conns.put_at(peer, other),
     }
 }
 
