@@ -38,6 +38,18 @@ times=$run/times
 touch "$log" "$unsteady" "$beside" "$times"
 second=
 trap '[ -z "$second" ] || kill -- "-$second" 2>/dev/null; rm -rf "$run"' EXIT
+# Ended from outside, as by a time limit: what had not ended by then is what there is to look into.
+trap interrupted TERM
+interrupted() {
+    trap - TERM
+    bold "make $target: ended by a signal after $SECONDS s; its processes:"
+    ps -o pid,ppid,stat,etime,args --forest -g "$(ps -o sid= -p $$)" | cut -c1-200
+    if [ -n "$second" ]; then
+        bold "What ran beside had printed:"
+        tail -n 50 "$beside"
+    fi
+    exit 143
+}
 export TMPDIR=$run/tmp
 # There Weir makes its sockets for upgrades, which stay where a test kills it.
 export RUNTIME_DIRECTORY=$TMPDIR
