@@ -38,6 +38,20 @@ export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTH
 [ "${1:-}" != pictures.mjs ] || { export SHOTS=${here%/tests/panel}/docs/pictures; cd "$cache" && exec node pictures.mjs; }
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
 [ $# -gt 0 ] || set -- charts.mjs check.mjs cluster.mjs create.mjs day.mjs history.mjs incidents.mjs locks.mjs login.mjs pages.mjs problems.mjs sso.mjs
+cd "$cache" || exit 1
 # The longest check waits ten minutes for an advice; one that takes longer than the limit fails, and its name is printed. A file
 # whose `before` has failed would otherwise wait for the servers that it had started.
-cd "$cache" && exec node --test --test-concurrency=1 --test-force-exit --test-timeout=$((15 * 60 * 1000)) --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} "$@"
+check() {
+    node --test --test-concurrency=1 --test-force-exit --test-timeout=$((15 * 60 * 1000)) --test-reporter=spec \
+        ${ONLY:+--test-name-pattern="$ONLY"} "$@"
+}
+failed=()
+for file in "$@"; do
+    check "$file" || failed+=("$file")
+done
+[ ${#failed[@]} -gt 0 ] || exit 0
+# A busy machine can starve a check. One that passes then is named, and is a fault to look into, of the check or of Weir.
+[ -n "${CI:-}" ] || exit 1
+echo "Once more: ${failed[*]}"
+check "${failed[@]}" || exit 1
+echo "unsteady, having failed once and passed when repeated: ${failed[*]}"
