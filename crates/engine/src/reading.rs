@@ -1,4 +1,9 @@
-//! Why a client or a server is not read from: one set of reasons for both.
+//! Why a client or a server is not read from: one set of reasons for both. The port is called when the first reason comes,
+//! and when the last one has gone.
+
+use weir_base::Peer;
+
+use crate::port::Io;
 
 /// A reason not to read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,19 +58,29 @@ impl Reading {
         self.reasons & self.stopping != 0
     }
 
-    /// Adds a reason. Returns whether that is a change.
+    /// Adds a reason not to read from `peer`. Returns whether that is a change.
     #[inline]
-    pub(crate) fn add(&mut self, reason: Reason) -> bool {
+    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
+        let was_paused = self.is_paused();
         let before = self.reasons;
         self.reasons |= reason as u8;
+        if !was_paused && self.is_paused() {
+            io.pause(peer);
+        }
         self.reasons != before
     }
 
-    /// Removes a reason. Returns whether that is a change.
+    /// Removes a reason not to read from `peer`. Returns whether that is a change.
     #[inline]
-    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
-        let before = self.reasons;
+    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
+        if !self.has(reason) {
+            return false;
+        }
+        let was_paused = self.is_paused();
         self.reasons &= !(reason as u8);
-        self.reasons != before
+        if was_paused && !self.is_paused() {
+            io.resume(peer);
+        }
+        true
     }
 }

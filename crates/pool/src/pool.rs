@@ -104,8 +104,9 @@ impl<P> Pool<P> {
             // The declined connect may have been for no client in particular; a client is worth another try.
             self.declined_until = self.declined_until.min(self.declined_pause);
         }
+        // All duties depend on the oldest client, and on the oldest without a notice.
+        self.needs_poll |= self.queue.is_empty() || self.queue.unnotified().is_none();
         self.queue.push(client, now);
-        self.needs_poll = true;
         Acquire::Queued
     }
 

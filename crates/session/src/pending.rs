@@ -102,18 +102,22 @@ enum Extended {
 
 /// Where a COPY from the client is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
 enum CopyIn {
     /// There is no COPY, or it has ended.
     #[default]
-    None,
+    None = 0,
+    /// The client has ended a COPY in which it had sent such a Sync.
+    EndedPastSync = 1,
     /// The server reads the COPY's data, and the client has not ended it.
-    Reading,
+    Reading = READS,
     /// The server reads the COPY's data, and a Sync was sent, which the server may have swallowed as a part of the
     /// data.
-    ReadingPastSync,
-    /// The client has ended a COPY in which it had sent such a Sync.
-    EndedPastSync,
+    ReadingPastSync = READS | 1,
 }
+
+/// The bit of the states in which the server reads the COPY's data. Each reply is matched with it.
+const READS: u8 = 2;
 
 /// Whether replies can be counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -230,7 +234,7 @@ impl PendingReplies {
     /// Whether the server is reading COPY data from the client.
     #[inline]
     pub(crate) fn in_copy_in(&self) -> bool {
-        matches!(self.copy, CopyIn::Reading | CopyIn::ReadingPastSync)
+        self.copy as u8 & READS != 0
     }
 
     /// The request to be answered next.

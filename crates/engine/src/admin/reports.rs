@@ -4,6 +4,7 @@ use weir_admin::{DatabaseStats, Report, ServiceState};
 
 use crate::admin::{Admin, logging_in, report, tables};
 use crate::cancel::forward;
+use crate::common::FollowUp;
 use crate::core::Core;
 use crate::workers::Workers;
 use crate::workers::messages::Drain;
@@ -50,9 +51,15 @@ impl Admin {
         report
     }
 
-    /// This worker's part of a look at the health of pools.
+    /// This worker's part of a look at the health of pools. Pools with waiting clients are polled, which
+    /// reports their trouble again: otherwise only the first client that waits polls its pool.
     pub(crate) fn health_report(&mut self, core: &mut Core) -> Report {
         self.health.looked_at();
+        for ix in core.pools.indices() {
+            if core.pools.get(ix).pool.oldest_wait().is_some() {
+                core.common.follow_up(FollowUp::PollPool(ix));
+            }
+        }
         let halt = &core.pause;
         let report = Report {
             serving: halt.state(),

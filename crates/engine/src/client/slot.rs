@@ -12,6 +12,7 @@ use crate::cancel::key::CancelSecret;
 use crate::client_login::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::link::stream::Stream;
+use crate::port::Io;
 use crate::reading::{Reading, Reason};
 use crate::secured::Secured;
 use crate::workers::quota::ClientUse;
@@ -295,10 +296,16 @@ impl ClientSlot {
         self.row
     }
 
-    /// Why the client is not read from, to be changed.
+    /// The client is not read from, for this reason too.
     #[inline]
-    pub(super) fn reading_mut(&mut self) -> &mut Reading {
-        &mut self.row.reading
+    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) {
+        self.row.reading.pause(reason, self.row.peer, io);
+    }
+
+    /// This reason not to read from the client is gone.
+    #[inline]
+    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
+        self.row.reading.resume(reason, self.row.peer, io);
     }
 
     /// The client has this server.

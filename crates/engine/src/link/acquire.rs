@@ -113,7 +113,9 @@ pub(crate) fn acquire<I: Io>(
             Err(StopReason::refuse(Refusal::ServersShuttingDown))
         }
         Acquire::Queued => {
-            core.common.follow_up(FollowUp::PollPool(client.pool));
+            if slot.needs_poll() {
+                core.common.follow_up(FollowUp::PollPool(client.pool));
+            }
             Err(StopReason::NeedServer)
         }
         Acquire::Refused(why) => Err(StopReason::refuse(refuse::refusal(core, client.pool, why))),

@@ -4,6 +4,7 @@
 //! costs.
 
 use weir_base::{OnDirty, Peer, PoolMode, Time};
+use weir_config::SessionAttrs;
 use weir_pgwire::Dirty;
 use weir_pool::Release;
 use weir_session::{Clean, Refusal, Server};
@@ -261,15 +262,23 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 #[inline]
 fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
     server.clock_mut().unlinked();
-    let any = server.connection.attempt().any;
-    let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
-    if let Fitness::Unfit(why) = fitness(slot.config.session_attrs, any, up.role()) {
-        // The server was promoted, or has become a standby.
-        return Err(why);
+    if slot.config.session_attrs != SessionAttrs::Any {
+        check_role(slot, server)?;
     }
+    let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
     let proof = up.prove_clean().ok_or(UNCLEAN)?;
     *phase = ServerPhase::Idle;
     Ok(proof)
+}
+
+/// Whether a server that was promoted, or has become a standby, still fits its pool.
+fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Result<(), &'static str> {
+    let any = server.connection.attempt().any;
+    let Some((up, _)) = server.up() else { return Err(UNCLEAN) };
+    match fitness(slot.config.session_attrs, any, up.role()) {
+        Fitness::Unfit(why) => Err(why),
+        Fitness::Fits | Fitness::Ask { .. } => Ok(()),
+    }
 }
 
 /// How a released server is cleaned.

@@ -78,7 +78,10 @@ pub(crate) fn count_client(core: &mut Core, ix: PoolIx, change: i32) {
     slot.clients = slot.clients.wrapping_add_signed(change);
     let elsewhere = matches!(&slot.lending, LendingRole::Owner(lender) if lender.has_clients());
     slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
-    core.common.follow_up(FollowUp::PollPool(ix));
+    // The first client and the last one decide whether the pool is in use.
+    if slot.clients <= 1 || slot.needs_poll() {
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
 }
 
 /// Moves a client to the new pool, if the configuration has replaced its pool (another user).

@@ -10,7 +10,7 @@ use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
-use weir_config::{Config, SslMode, TlsSide};
+use weir_config::{Config, FileFormat, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
 use super::suites;
@@ -58,27 +58,26 @@ impl Contexts {
 
     fn to_clients(config: &Config) -> Result<Option<Arc<Accept>>, String> {
         let client = &config.tls.client;
-        client.is_available().then(|| accept(client).map(Arc::new)).transpose()
+        let names = SettingNames { format: config.format, side: "client" };
+        client.is_available().then(|| accept(client, names).map(Arc::new)).transpose()
     }
 
     /// Reads the files for connections to servers only.
     pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.is_available() {
-            let provider = provider(server, "server_tls_")?;
-            let own = identity::own(server, &provider, "server_tls_")?;
+            let names = SettingNames { format: config.format, side: "server" };
+            let provider = provider(server, names)?;
+            let own = identity::own(server, &provider, names)?;
             let trust = match &server.ca_file {
-                Some(file) => Some(Arc::new(trust(file)?)),
+                Some(file) => Some(Arc::new(trust(file, names)?)),
                 None if verifies(server.mode) => {
-                    let mode = server.mode;
-                    return Err(format!(
-                        "{mode} needs an authority to verify the server by: set ca_file under [tls.server] (server_tls_ca_file \
-                         in an ini)"
-                    ));
+                    let (mode, ca_file) = (server.mode, names.of("ca_file"));
+                    return Err(format!("{mode} needs an authority to verify the server by: set {ca_file}"));
                 }
                 None => None,
             };
-            let make = |asked| connect(server, &provider, asked, own.as_ref());
+            let make = |asked| connect(server, names, &provider, asked, own.as_ref());
             contexts.unverified = Some(make(Asked::Nothing)?);
             if let Some(trust) = trust {
                 contexts.trusted = Some(make(Asked::Trusted(trust.clone()))?);
@@ -109,35 +108,58 @@ pub(crate) fn verifies(mode: SslMode) -> bool {
     matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
 }
 
-fn provider(side: &TlsSide, prefix: &str) -> Result<Arc<CryptoProvider>, String> {
-    suites::provider(side).map(Arc::new).map_err(|error| format!("{prefix}ciphers: {error}"))
+/// The names of one side's settings, in the words of the configuration's file.
+#[derive(Clone, Copy)]
+pub(super) struct SettingNames {
+    format: FileFormat,
+    /// `client` or `server`.
+    side: &'static str,
 }
 
-fn trust(file: &std::path::Path) -> Result<Trust, String> {
-    let (roots, exact) = identity::roots(file)?;
+impl SettingNames {
+    /// The name of the setting that is `key` in a table of a `weir.toml`.
+    pub(super) fn of(self, key: &str) -> String {
+        let side = self.side;
+        match self.format {
+            FileFormat::Toml => format!("{key} in [tls.{side}]"),
+            FileFormat::Ini if key == "mode" => format!("{side}_tls_sslmode"),
+            FileFormat::Ini => format!("{side}_tls_{key}"),
+        }
+    }
+
+    /// The error of a file or a value, with its setting before it.
+    pub(super) fn error(self, key: &str, error: impl std::fmt::Display) -> String {
+        format!("{}: {error}", self.of(key))
+    }
+}
+
+fn provider(side: &TlsSide, names: SettingNames) -> Result<Arc<CryptoProvider>, String> {
+    suites::provider(side).map(Arc::new).map_err(|error| names.error("ciphers", error))
+}
+
+fn trust(file: &std::path::Path, names: SettingNames) -> Result<Trust, String> {
+    let (roots, exact) = identity::roots(file).map_err(|error| names.error("ca_file", error))?;
     Ok(Trust { roots, exact })
 }
 
-fn accept(side: &TlsSide) -> Result<Accept, String> {
-    let provider = provider(side, "client_tls_")?;
-    let Some(own) = identity::own(side, &provider, "client_tls_")? else {
-        let mode = side.mode;
-        return Err(format!(
-            "client_tls_sslmode = {mode} needs client_tls_key_file and client_tls_cert_file; set both"
-        ));
+fn accept(side: &TlsSide, names: SettingNames) -> Result<Accept, String> {
+    let provider = provider(side, names)?;
+    let needs = |what: &str| format!("{} = {} needs {what}", names.of("mode"), side.mode);
+    let Some(own) = identity::own(side, &provider, names)? else {
+        return Err(needs(&format!("{} and {}; set both", names.of("key_file"), names.of("cert_file"))));
     };
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&suites::versions(side.protocols))
-        .map_err(|error| format!("client_tls_protocols: {error}"))?;
+        .map_err(|error| names.error("protocols", error))?;
     let builder = match &side.ca_file {
-        None if verifies(side.mode) => {
-            return Err(format!("client_tls_sslmode = {} needs client_tls_ca_file; set it", side.mode));
-        }
+        None if verifies(side.mode) => return Err(needs(&format!("{}; set it", names.of("ca_file")))),
         None => builder.with_no_client_auth(),
         Some(file) => {
             // A certificate that is given is verified in each mode; the modes that verify also want one.
-            let verifier = ClientVerifier::new(identity::roots(file)?, provider, verifies(side.mode));
-            builder.with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", file.display()))?)
+            let fault = |error| names.error("ca_file", error);
+            let verifier = ClientVerifier::new(identity::roots(file).map_err(fault)?, provider, verifies(side.mode));
+            let verifier = verifier.map_err(|error| fault(format!("{}: {error}", file.display())))?;
+            builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder.with_cert_resolver(own.presented);
@@ -151,13 +173,14 @@ fn accept(side: &TlsSide) -> Result<Accept, String> {
 
 fn connect(
     side: &TlsSide,
+    names: SettingNames,
     provider: &Arc<CryptoProvider>,
     asked: Asked,
     own: Option<&Identity>,
 ) -> Result<Connect, String> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&suites::versions(side.protocols))
-        .map_err(|error| format!("server_tls_protocols: {error}"))?
+        .map_err(|error| names.error("protocols", error))?
         .dangerous()
         .with_custom_certificate_verifier(Verifier::new(asked, provider));
     let mut config = match own {

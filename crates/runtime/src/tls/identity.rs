@@ -1,6 +1,6 @@
 //! Our key and certificates, and trusted certificates, from PEM files.
 //!
-//! Every error contains the file and what to do.
+//! Every error contains the setting, the file and what to do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use weir_config::TlsSide;
 
+use super::contexts::SettingNames;
 use super::x509::Certificate;
 use crate::files::read_ordinary;
 
@@ -28,21 +29,26 @@ pub(super) struct Identity {
 }
 
 /// Our key and certificates, if both files are set.
-pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, prefix: &str) -> Result<Option<Identity>, String> {
+pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, names: SettingNames) -> Result<Option<Identity>, String> {
+    let alone = |set, other| format!("{} is set without {}; set both", names.of(set), names.of(other));
     let (key_file, cert_file) = match (&side.key_file, &side.cert_file) {
         (Some(key), Some(cert)) => (key, cert),
         (None, None) => return Ok(None),
-        (Some(_), None) => return Err(format!("{prefix}key_file is set without {prefix}cert_file; set both")),
-        (None, Some(_)) => return Err(format!("{prefix}cert_file is set without {prefix}key_file; set both")),
+        (Some(_), None) => return Err(alone("key_file", "cert_file")),
+        (None, Some(_)) => return Err(alone("cert_file", "key_file")),
     };
-    let chain = certificates(cert_file)?;
-    let key = provider.key_provider.load_private_key(private_key(key_file)?);
-    let key = key.map_err(|error| format!("{}: the key can't be used: {error}", key_file.display()))?;
+    let of_cert = |error| names.error("cert_file", error);
+    let of_key = |error| names.error("key_file", error);
+    let chain = certificates(cert_file).map_err(of_cert)?;
+    let key = provider.key_provider.load_private_key(private_key(key_file).map_err(of_key)?);
+    let key = key.map_err(|error| of_key(format!("{}: the key can't be used: {error}", key_file.display())))?;
     let read = chain.first().and_then(|first| Certificate::read(first));
-    let Some(first) = read else { return Err(unreadable(cert_file, "its first certificate can't be read")) };
+    let Some(first) = read else { return Err(of_cert(unreadable(cert_file, "its first certificate can't be read"))) };
     if key.public_key().is_some_and(|public| public.as_ref() != first.public_key) {
         let (key, cert) = (key_file.display(), cert_file.display());
-        return Err(format!("{key}: not the key of the first certificate in {cert}; set files that belong together"));
+        return Err(of_key(format!(
+            "{key}: not the key of the first certificate in {cert}; set files that belong together"
+        )));
     }
     let binding = first.binding();
     let presented = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)));

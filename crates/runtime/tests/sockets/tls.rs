@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_base::{Host, Origin, Peer, Time, WorkerId};
-use weir_config::{Config, SslMode, TlsSide};
+use weir_config::{Config, FileFormat, SslMode, TlsSide};
 use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
 use weir_runtime::{Handler, Plan, Running, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
@@ -551,12 +551,18 @@ fn files_that_can_not_be_used_are_named() {
     assert_eq!(check_tls(&site.config), []);
     let error = |config: &Config| TlsFiles::load(config).unwrap_err();
     site.config.tls.client.mode = SslMode::VerifyCa;
-    assert!(error(&site.config).contains("client_tls_ca_file"));
+    assert!(error(&site.config).contains("ca_file in [tls.client]"));
     site.config.tls.client.ca_file = some(&site.folder.path("missing.crt"));
-    assert!(error(&site.config).contains("missing.crt"));
+    assert!(
+        error(&site.config)
+            .starts_with(&format!("ca_file in [tls.client]: {}", site.folder.path("missing.crt").display()))
+    );
     site.config.tls.client.key_file = None;
-    assert!(error(&site.config).contains("client_tls_key_file"));
-    assert!(error(&towards(None, SslMode::VerifyFull)).contains("server_tls_ca_file"));
+    assert!(error(&site.config).contains("key_file in [tls.client]"));
+    let mut to_servers = towards(None, SslMode::VerifyFull);
+    assert!(error(&to_servers).contains("ca_file in [tls.server]"));
+    to_servers.format = FileFormat::Ini;
+    assert!(error(&to_servers).contains("server_tls_ca_file"));
     let signed = site.authority.sign("old", &["localhost"], Holds::NoMore);
     let (key, cert) = site.authority.put(&site.folder, "old", signed);
     site.config.tls.client =
