@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::Connection;
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{backend, put_front, tag};
 use weir_tests::{Mode, Setup, Site, eventually, read_until_ready};
 
@@ -163,13 +163,28 @@ fn each_of_many_pipelined_queries_is_cancelled_by_a_request_of_its_own() {
         (0..10).for_each(|_| put_front::query(&mut pipeline, SLOW));
         client.send_bytes(&pipeline).unwrap();
         await_sleep(&site, 1);
+        let mut ignored = 0;
         for number in 0..10 {
             canceller.cancel().unwrap();
-            let frames = read_until_ready(&mut client, 1);
+            // PostgreSQL ignores a signal that arrives before the backend has read the query. On a busy machine it does so
+            // for one or two in a hundred requests, of direct connections, too.
+            let first = loop {
+                match client.read_frame(Duration::from_secs(5)) {
+                    Ok(frame) => break frame,
+                    Err(Error::Timeout) => {
+                        ignored += 1;
+                        canceller.cancel().unwrap();
+                    }
+                    Err(error) => panic!("{number}: {error}"),
+                }
+            };
+            let mut frames = vec![first];
+            frames.extend(read_until_ready(&mut client, 1));
             let error = frames.iter().find(|frame| frame.tag == tag::back::ERROR).unwrap_or_else(|| panic!("{number}"));
             let fields = backend::error_fields(&error.body).unwrap();
             assert_eq!(fields.sqlstate(), Some(&b"57014"[..]), "{number}");
         }
+        assert!(ignored <= 3, "{ignored} requests had no effect");
     });
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use weir_pgclient::Connection;
 use weir_pglocal::{Signal, send_signal};
-use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, weir_binary};
+use weir_pgwire::put_front;
+use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, read_until_ready, weir_binary};
 
 /// A Weir whose process is replaced now and then; the last one is ended with the test.
 struct Replaced {
@@ -84,7 +85,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
@@ -135,6 +136,31 @@ fn a_client_in_a_transaction_stays_with_the_old_process_until_it_is_over() {
     client.query("COMMIT").unwrap();
     assert!(weir.site.weir().wait_for_exit().success());
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_client_that_logs_in_at_the_old_process_is_served_by_the_new_one() {
+    let mut weir = Replaced::new(setup(2).auth("trust"));
+    let mut busy = weir.site.connect();
+    busy.query("BEGIN").unwrap();
+    let params = weir.site.params();
+    let mut late = Connection::open(&params).unwrap();
+    let mut asks = Vec::new();
+    put_front::ssl_request(&mut asks);
+    late.send_bytes(&asks).unwrap();
+    assert_eq!(late.read_bytes(Duration::from_secs(20)).unwrap(), b"N", "the old process has accepted it");
+    weir.upgrade();
+    let mut startup = Vec::new();
+    put_front::startup(&mut startup, &[("user", &params.user), ("database", &params.database)], 0);
+    late.send_bytes(&startup).unwrap();
+    read_until_ready(&mut late, 1);
+    assert_eq!(
+        ask(&mut late, &Batch::new().query("SELECT 42"), 1),
+        ["Columns ?column?", "Row 42", "Complete SELECT 1", "Ready I"]
+    );
+    assert!(weir.site.weir().exited().is_none(), "it still serves the transaction");
+    busy.query("COMMIT").unwrap();
+    assert!(weir.site.weir().wait_for_exit().success());
 }
 
 #[test]

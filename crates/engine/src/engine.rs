@@ -405,6 +405,9 @@ impl Engine {
                 events::canceller_arrived(&mut self.core, now, peer, id, addr);
                 request::cancel(&mut self.core, now, Some(peer), pid, &secret, io);
             }
+            (Payload::CancelAgain { requester, client }, _) => {
+                request::cancel_again(&mut self.core, now, requester, client, io);
+            }
             (Payload::NextTurn(client), _) => query::next_turn(&mut self.core, client, io),
             (Payload::ClientCame, _) => self.core.client_quota.add(),
             (Payload::ClientGone, _) => self.core.client_quota.remove(),

@@ -52,6 +52,11 @@ impl Reading {
         self.reasons != 0
     }
 
+    /// Whether this is the only reason.
+    pub(crate) fn has_only(self, reason: Reason) -> bool {
+        self.reasons == reason as u8
+    }
+
     /// Whether reading is stopped.
     #[inline]
     pub(crate) fn is_paused(self) -> bool {

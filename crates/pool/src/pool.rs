@@ -110,8 +110,8 @@ impl<P> Pool<P> {
         Acquire::Queued
     }
 
-    /// A client's server was lost before anything was sent to it. The client takes its old place in the queue, at the
-    /// front by its age; `waiting_since` is the moment of its [`Pool::acquire`].
+    /// A client's server was lost before anything was sent to it, or the client has waited in another process. It takes its
+    /// place in the queue by its age; `waiting_since` is the moment of its [`Pool::acquire`].
     pub fn requeue(&mut self, client: Peer, waiting_since: Time, now: Time) -> Acquire {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;

@@ -42,16 +42,32 @@ impl Queue {
         self.unnotified = self.unnotified.or(Some(key));
     }
 
-    /// A client that had been served and lost its server: placed before all whose wait began later or at the same time.
-    /// The clients before it returned in the same way, so they are few: no more than there are servers.
+    /// A client whose wait began earlier: placed before all whose wait began later or at the same time.
     pub(crate) fn insert_by_age(&mut self, client: Peer, since: Time, notified: bool) {
-        let behind = self.table.walk(&self.list).find(|key| self.table[*key].since >= since);
+        let behind = self.first_since(since);
         let key = self.table.insert(client, Waiter { since, notified });
         self.table.insert_before(&mut self.list, key, behind);
         if !notified {
             // Clients notified already may follow it; they are skipped when they are reached.
-            self.unnotified = self.table.walk(&self.list).find(|key| !self.table[*key].notified);
+            let earlier = self.unnotified.filter(|first| self.table[*first].since < since);
+            self.unnotified = earlier.or(Some(key));
         }
+    }
+
+    /// The first client whose wait began then or later. Searched from both ends: one that has lost its server belongs near
+    /// the front, and one that has waited in another process near the back.
+    fn first_since(&self, since: Time) -> Option<Key> {
+        let (mut front, mut back) = (self.list.first(), self.list.last());
+        while let (Some(first), Some(last)) = (front, back) {
+            if self.table[first].since >= since {
+                return front;
+            }
+            if self.table[last].since < since {
+                return self.table.next(last);
+            }
+            (front, back) = (self.table.next(first), self.table.prev(last));
+        }
+        None
     }
 
     /// Takes the client that has waited longest, and when its wait began.
@@ -137,6 +153,10 @@ mod tests {
         queue.insert_by_age(peer(2), at(20), false);
         queue.insert_by_age(peer(3), at(50), false);
         assert_eq!(order(&queue), [1, 2, 3, 5, 6]);
+        queue.insert_by_age(peer(7), at(70), true);
+        queue.insert_by_age(peer(4), at(50), true);
+        queue.insert_by_age(peer(8), at(55), false);
+        assert_eq!(order(&queue), [1, 2, 4, 3, 5, 8, 6, 7]);
     }
 
     #[test]

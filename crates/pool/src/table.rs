@@ -131,6 +131,11 @@ impl<T> Table<T> {
         some(self.nodes[key as usize].next)
     }
 
+    /// The value before `key` in its list.
+    pub(crate) fn prev(&self, key: Key) -> Option<Key> {
+        some(self.nodes[key as usize].prev)
+    }
+
     pub(crate) fn push_front(&mut self, list: &mut List, key: Key) {
         self.insert_before(list, key, list.first());
     }

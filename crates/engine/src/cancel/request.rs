@@ -8,6 +8,10 @@
 //! A client may be between two requests: its next request is in Weir, and no server has it yet. If that request was in
 //! Weir when the cancel request came, and nothing runs any more when the cancel request is to be sent, the client's
 //! next request is cancelled.
+//!
+//! Nor need its request have been read, though it was sent before: a request to cancel comes by another connection, which
+//! may be read first. So a client that does nothing is looked at once more, when all that had arrived has been read; until
+//! then the request is not answered.
 
 use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
@@ -29,6 +33,7 @@ use crate::server::close;
 use crate::server::login_steps::{ask_for_encryption, read_answer};
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
+use crate::workers::messages::{Message, Payload};
 
 /// Why a client's next request may be in Weir, and wait.
 const HELD: [Reason; 3] = [Reason::Waits, Reason::OtherFull, Reason::NextTurn];
@@ -245,23 +250,41 @@ pub(crate) fn cancel<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>,
         core.common.follow_up(FollowUp::CancelConsole(console));
         return finish::finish_canceller(core, requester, io);
     }
-    let runs = |client: &ClientSlot| matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
-    let target = target.map(|client| (client.peer, client.pool, runs(client)));
-    match target {
-        Some((client, pool, true)) if running_on(core, client).is_some() => {
-            let next_is_here = holds_request(core, client);
-            core.pools.get_mut(pool).cancels.wait(CancelRequest { requester, client, next_is_here });
-            next_cancels(core, now, pool, io);
-        }
-        Some((client, pool, true)) => {
-            cancel_unsent(core, now, client, pool, io);
-            finish::finish_canceller(core, requester, io);
-        }
-        Some(_) => finish::finish_canceller(core, requester, io),
-        None => {
-            io.cancel_at_predecessor(pid, secret);
-            finish::finish_canceller(core, requester, io);
-        }
+    let Some(client) = target.map(|client| client.peer) else {
+        io.cancel_at_predecessor(pid, secret);
+        return finish::finish_canceller(core, requester, io);
+    };
+    if !cancel_of(core, now, requester, client, io) {
+        // Arrives after what the client's socket has now.
+        io.post(core.common.worker(), Message(Payload::CancelAgain { requester, client }), None);
+    }
+}
+
+/// Cancels what a client runs, or its next request if that is here. Returns `false`, and leaves the sender unanswered, if
+/// there is neither.
+fn cancel_of<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, client: Peer, io: &mut I) -> bool {
+    let runs = |client: &&ClientSlot| matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
+    let Some(pool) = core.conns.get::<ClientSlot>(client).filter(runs).map(|client| client.pool) else {
+        finish::finish_canceller(core, requester, io);
+        return true;
+    };
+    let (next_is_here, runs) = (holds_request(core, client), running_on(core, client).is_some());
+    if runs {
+        core.pools.get_mut(pool).cancels.wait(CancelRequest { requester, client, next_is_here });
+        next_cancels(core, now, pool, io);
+    } else if next_is_here {
+        cancel_unsent(core, now, client, pool, io);
+        finish::finish_canceller(core, requester, io);
+    }
+    runs || next_is_here
+}
+
+/// All has been read that had arrived when a client to be cancelled did nothing.
+pub(crate) fn cancel_again<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, client: Peer, io: &mut I) {
+    // PostgreSQL does what a sender asks that has closed its connection, too.
+    let requester = requester.filter(|requester| core.conns.get::<ClientSlot>(*requester).is_some());
+    if !cancel_of(core, now, requester, client, io) {
+        finish::finish_canceller(core, requester, io);
     }
 }
 

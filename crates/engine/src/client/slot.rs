@@ -107,13 +107,18 @@ impl ClientPhase {
     /// The first phase of clients, except for load balancers: each kind of encryption request is allowed once.
     pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
 
+    /// Whether the client, logged in, moves to another process.
+    pub(crate) fn leaves_process(&self) -> bool {
+        matches!(self, ClientPhase::Moving(handoff) if matches!(**handoff, Handoff::Upgrade))
+    }
+
     /// Whether the client is not authenticated.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         match self {
+            ClientPhase::Moving(_) => !self.leaves_process(),
             ClientPhase::Header
             | ClientPhase::Opening { .. }
             | ClientPhase::Handshake(_)
-            | ClientPhase::Moving(_)
             | ClientPhase::AuthLookup(_)
             | ClientPhase::Login(_)
             | ClientPhase::Delayed(_) => true,

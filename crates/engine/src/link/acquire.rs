@@ -71,11 +71,12 @@ pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: Peer, server: Pee
     }
 }
 
-/// A client whose server was lost before it got anything waits again, at its old position in the queue.
+/// A client waits on, at its old position in the queue: its server was lost before it got anything, or it has come from
+/// another process.
 pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, since: Time, io: &mut I) {
     match core.pools.get_mut(ix).pool.requeue(client, since, now) {
         Acquire::Granted { server, check } => grant(core, now, client, server, check, io),
-        Acquire::Queued => {}
+        Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
         Acquire::Refused(why) => {
             let refusal = refuse::refusal(core, ix, why);
             leave::refuse_handle(core, now, client, refusal, io);

@@ -110,6 +110,7 @@ const NEW_WELCOME_WAIT: Span = Span::from_secs(1);
 /// The deadline of a client.
 pub(crate) fn client_deadline(common: &Common, conns: &ConnTable, pools: &Pools, client: &ClientSlot) -> Time {
     match &client.phase {
+        phase if phase.leaves_process() => Time::NEVER,
         ClientPhase::Header
         | ClientPhase::Opening { .. }
         | ClientPhase::Handshake(_)

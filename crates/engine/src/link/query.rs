@@ -121,7 +121,7 @@ pub(crate) fn feed<I: Io>(
 }
 
 /// Keeps a client's input that can't be handled yet.
-fn keep(core: &mut Core, client: &mut ClientSlot, bytes: &[u8]) {
+pub(crate) fn keep(core: &mut Core, client: &mut ClientSlot, bytes: &[u8]) {
     if client.waiting.capacity() == 0 {
         *client.waiting_mut() = core.sessions.block();
     }

@@ -2,8 +2,9 @@
 //! that state.
 //!
 //! Idle servers leave before clients, so that the new process need not open as many of its own. A client that waits for
-//! a server is served here first. During the take-over, a server is opened only for clients that wait, and only instead
-//! of one that the pool has had: the process that takes over leaves those to this one.
+//! a server leaves with its request, and keeps its age in the queue: the servers that are left here may be in
+//! transactions for long. During the take-over, a server is opened only for logins and other waits that can't leave, and
+//! only instead of one that the pool has had: the process that takes over leaves those to this one.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use crate::pause::watch;
 use crate::pools::create::pool_hash;
 use crate::pools::{PoolSlot, create};
 use crate::port::{HandOver, Io};
+use crate::reading::Reason;
 use crate::server::ending::EndingSlot;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::upgrade::held::PoolName;
@@ -106,9 +108,10 @@ fn refuse_rest<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     rest.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::UpgradeTimeout, io));
 }
 
-fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) {
+fn give_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    let waits = waits_for_server(&client);
     let session = match &client.phase {
-        ClientPhase::Ready(session) if is_free(&client) => frozen::freeze(session, &core.sessions.params),
+        ClientPhase::Ready(session) if waits || is_free(&client) => frozen::freeze(session, &core.sessions.params),
         _ => None,
     };
     let Some(session) = session else { return core.conns.put_client(client) };
@@ -128,7 +131,13 @@ fn give_client<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, io: &mut I) 
         secret,
         issued,
         session,
+        waits_with: waits.then(|| client.waiting.clone()),
     };
+    if waits {
+        core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+        core.common.follow_up(FollowUp::PollPool(client.pool));
+        core.sessions.recycle(client.take_waiting());
+    }
     core.upgrade.leave(client.peer, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
     client.enter(ClientPhase::Moving(Box::new(Handoff::Upgrade)));
     io.detach(client.peer);
@@ -181,17 +190,20 @@ pub(crate) fn give<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
         return;
     }
     match core.conns.take_any(peer) {
-        Conn::Client(client) => give_client(core, client, io),
+        Conn::Client(client) => give_client(core, now, client, io),
         Conn::Server(server) => give_server(core, now, server, io),
         Conn::Free => {}
         other => core.conns.put_at(peer, other),
     }
 }
 
-/// All free peers leave.
+/// All free peers leave, those that wait in the order of their waits.
 fn give_all<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     let servers: Vec<Peer> = core.conns.all::<ServerSlot>().map(|server| server.peer).collect();
-    let clients: Vec<Peer> = core.conns.all::<ClientSlot>().map(|client| client.peer).collect();
+    let mut clients: Vec<(Time, Peer)> =
+        core.conns.all::<ClientSlot>().map(|client| (client.request_at, client.peer)).collect();
+    clients.sort_unstable();
+    let clients = clients.into_iter().map(|(_, peer)| peer);
     servers.into_iter().chain(clients).for_each(|peer| give(core, now, peer, io));
 }
 
@@ -250,6 +262,11 @@ pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io:
 /// Whether a client that has logged in is between two requests, and nothing waits for the client or because of it.
 fn is_free(client: &ClientSlot) -> bool {
     client.link.is_none() && !client.reading.has_any() && client.waiting.is_empty() && !client.cut && !client.ended
+}
+
+/// Whether a client that has logged in waits in its pool's queue, and nothing else keeps it here.
+fn waits_for_server(client: &ClientSlot) -> bool {
+    client.link.is_none() && client.reading.has_only(Reason::Waits) && !client.cut && !client.ended
 }
 
 /// The number by which another process, maybe with another number of workers, finds the worker of a pool.

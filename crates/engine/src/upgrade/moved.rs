@@ -12,7 +12,7 @@ use weir_base::{ClientAddr, Target};
 use crate::secured::Secured;
 
 /// The version of what processes hand over. Another number for each change of what moves, however small.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// What moves from one process to another.
 #[derive(Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub(crate) struct MovedClient {
     pub(crate) issued: usize,
     /// The session (`weir_session::frozen`).
     pub(crate) session: Vec<u8>,
+    /// Of a client that waits for a server, since `request_at`: what it has sent beside what its session holds.
+    pub(crate) waits_with: Option<Vec<u8>>,
 }
 
 impl Moved {

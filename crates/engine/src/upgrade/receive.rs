@@ -17,11 +17,12 @@ use crate::common::FollowUp;
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
-use crate::link::{leave, release};
+use crate::link::{acquire, leave, query, release};
 use crate::log::log;
 use crate::pause::hold;
 use crate::pools::create;
 use crate::port::{Io, Level, Predecessor};
+use crate::reading::Reason;
 use crate::server::connection::Connection;
 use crate::server::hosts::Attempt;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
@@ -139,9 +140,18 @@ fn inherit_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, peer: P
             if core.upgrade.is_giving() {
                 release::hand_over_later(core, Some(peer));
             }
+            // The other process's turn may have begun later than this one.
+            let since = client.request_at.min(now);
+            if let Some(bytes) = &moved.waits_with {
+                query::keep(core, &mut client, bytes);
+                client.pause(Reason::Waits, io);
+            }
             table::insert(core, client);
             if core.pause.is_suspended() {
                 hold::hold(core, peer, io);
+            }
+            if moved.waits_with.is_some() {
+                acquire::requeue(core, now, ix, peer, since, io);
             }
         }
         Err(why) => {

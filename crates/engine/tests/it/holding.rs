@@ -382,6 +382,50 @@ fn cancel(world: &mut World, (pid, key): &(u32, Vec<u8>)) {
 }
 
 #[test]
+fn a_cancel_that_is_read_before_the_query_that_it_means_cancels_it() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let (pid, key) = key_of(&world.received(client));
+    let visitor = world.visitor();
+    // Both have arrived, and the worker reads the later one first.
+    world.bytes_only(visitor, &message(|b| put_front::cancel_request(b, pid, &key)));
+    assert!(world.is_open(visitor), "it is not answered before all is read");
+    world.bytes_only(client, &query("select pg_sleep(60)"));
+    assert!(world.connecting().is_none());
+    assert!(world.deliver_message());
+    let line = world.connecting().expect("a connection for the request");
+    world.input(Input::Connected { peer: line, local: String::new(), remote: None });
+    assert!(!world.received(line).is_empty() && world.is_open(visitor));
+    world.gone(line);
+    assert!(!world.is_open(visitor));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(world.received(client).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn a_cancel_whose_sender_is_gone_is_carried_out_and_one_of_a_client_that_does_nothing_has_no_effect() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let (pid, key) = key_of(&world.received(client));
+    let request = message(|b| put_front::cancel_request(b, pid, &key));
+    let visitor = world.visitor();
+    world.bytes_only(visitor, &request);
+    world.gone(visitor);
+    assert!(world.connecting().is_none());
+    world.received(server);
+    world.bytes(client, &query("select 1"));
+    assert_eq!(world.received(server), query("select 1"), "the client was idle");
+    world.bytes(server, &done("SELECT 1", b'I'));
+    let visitor = world.visitor();
+    world.bytes_only(visitor, &request);
+    world.bytes_only(client, &query("select 2"));
+    world.gone(visitor);
+    assert!(world.connecting().is_some(), "the query that was on its way is cancelled");
+}
+
+#[test]
 fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
     let mut world = World::new(config(1));
     let (holder, server) = linked(&mut world);

@@ -1,6 +1,6 @@
 //! Several processes, each of which takes over from the one before.
 
-use weir_base::Peer;
+use weir_base::{Peer, Span};
 use weir_engine::port::{HandOver, Input};
 
 use crate::common::*;
@@ -40,4 +40,127 @@ fn a_server_whose_reports_did_not_come_is_replaced_and_no_error_for_a_client() {
     new.server();
     assert!(new.received(client).ends_with(&ready(b'I')));
     assert!(!new.is_open(moved), "it is closed");
+}
+
+/// A pool of two whose only server is in a transaction, while another process takes over.
+struct Busy {
+    old: World,
+    server: Peer,
+    client: Peer,
+}
+
+impl Busy {
+    fn new() -> Busy {
+        let mut old = World::new(config(2));
+        let client = old.arrival("ann", "db");
+        let server = old.server();
+        old.bytes(client, &query("BEGIN"));
+        old.bytes(server, &done("BEGIN", b'T'));
+        old.input(Input::HandOver(HandOver::Give));
+        Busy { old, server, client }
+    }
+
+    /// A client that comes late, and waits for a server: it was accepted before the other process was known to serve.
+    fn late(&mut self, text: &str) -> Peer {
+        self.old.pass(Span::from_millis(1));
+        let late = self.old.client();
+        self.old.bytes(late, &query(text));
+        assert!(self.old.is_paused(late) && self.old.connecting().is_none(), "no server is opened here");
+        late
+    }
+
+    /// What the other process is given, with these clients.
+    fn give(&mut self, clients: &[Peer]) -> Vec<(Vec<u8>, Option<Peer>)> {
+        self.old.input(Input::HandOver(HandOver::Give));
+        clients.iter().for_each(|client| {
+            assert!(self.old.is_detaching(*client), "it leaves with its request");
+            self.old.input(Input::Detached { peer: *client });
+        });
+        std::mem::take(&mut self.old.port.given)
+    }
+}
+
+/// A process takes these values in; returns the sockets' handles there.
+fn takes(world: &mut World, given: &[(Vec<u8>, Option<Peer>)]) -> Vec<Peer> {
+    let mut sockets = Vec::new();
+    for (value, socket) in given {
+        let socket = socket.map(|_| world.arrived_socket());
+        sockets.extend(socket);
+        world.input(Input::Inherited { value, socket });
+    }
+    sockets
+}
+
+#[test]
+fn a_client_that_waits_while_the_old_servers_are_in_transactions_moves_with_its_request_and_its_age() {
+    let mut busy = Busy::new();
+    let (first, second) = (busy.late("SELECT 'first'"), busy.late("SELECT 'second'"));
+    let (pool, late) = (busy.give(&[]), busy.give(&[first, second]));
+    let mut new = World::new(config(2));
+    takes(&mut new, &pool);
+    new.now = new.now + Span::from_secs(1);
+    let runs = new.arrival("ann", "db");
+    let server = new.server();
+    new.bytes(runs, &query("SELECT 1"));
+    let own = new.client();
+    new.bytes(own, &query("SELECT 'own'"));
+    let moved = takes(&mut new, &late);
+    assert!(moved.iter().all(|client| new.is_paused(*client)), "both wait");
+    assert!(new.connecting().is_none(), "the other one of two is at the old process");
+    new.received(server);
+    new.bytes(server, &done("SELECT 1", b'I'));
+    for (client, text) in [(moved[0], "SELECT 'first'"), (moved[1], "SELECT 'second'"), (own, "SELECT 'own'")] {
+        assert!(says(&new.received(server), text), "the oldest is served first");
+        new.bytes(server, &done("SELECT 1", b'I'));
+        assert!(new.received(client).ends_with(&ready(b'I')));
+    }
+    assert!(!new.is_paused(moved[0]), "it is read again");
+}
+
+#[test]
+fn a_client_that_waits_and_could_not_leave_waits_on() {
+    let mut busy = Busy::new();
+    let late = busy.late("SELECT 1");
+    let given = busy.give(&[late]);
+    let Busy { mut old, server, client } = busy;
+    old.input(Input::HandOver(HandOver::Stay));
+    let back = takes(&mut old, given.get(given.len() - 1..).unwrap());
+    let another = old.server();
+    assert!(says(&old.received(another), "SELECT 1"), "nobody takes over any more: the pool's size is its own");
+    old.bytes(another, &done("SELECT 1", b'I'));
+    assert!(old.received(back[0]).ends_with(&ready(b'I')));
+    old.bytes(client, &query("COMMIT"));
+    old.bytes(server, &done("COMMIT", b'I'));
+    assert!(old.received(client).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn clients_that_wait_move_through_a_process_that_is_upgraded_in_turn() {
+    let mut busy = Busy::new();
+    let (first, second) = (busy.late("SELECT 'first'"), busy.late("SELECT 'second'"));
+    let (pool, given) = (busy.give(&[]), busy.give(&[first, second]));
+    let mut middle = World::new(config(2));
+    takes(&mut middle, &pool);
+    middle.input(Input::HandOver(HandOver::Give));
+    for client in takes(&mut middle, &given) {
+        assert!(middle.is_detaching(client));
+        middle.input(Input::Detached { peer: client });
+    }
+    // The last process's clock shows less than that of the first one, whose turn began later.
+    let mut new = World::new(config(2));
+    let moved = takes(&mut new, &middle.port.given);
+    let server = new.server();
+    let own = new.client();
+    new.bytes(own, &query("SELECT 'own'"));
+    let mut served = Vec::new();
+    for _ in 0..3 {
+        let sent = new.received(server);
+        served.extend(["first", "second", "own"].into_iter().filter(|text| says(&sent, text)));
+        new.bytes(server, &done("SELECT 1", b'I'));
+    }
+    served.sort_unstable();
+    assert_eq!(served, ["first", "own", "second"]);
+    for client in [moved[0], moved[1], own] {
+        assert!(new.received(client).ends_with(&ready(b'I')));
+    }
 }

@@ -59,9 +59,9 @@ impl OtherProcess {
         self.is_gone()
     }
 
-    /// Whether the process has certainly ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.started.is_some() && self.is_gone()
+    /// Whether the process certainly ends, which is waited for: a killed process closes its sockets first.
+    pub(super) fn certainly_ends_within(&self, time: Duration) -> bool {
+        self.started.is_some() && self.ends_within(time)
     }
 }
 
@@ -71,4 +71,25 @@ fn started(pid: u32) -> Option<u64> {
     let mut rest = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = rest.next()?;
     if matches!(state, "Z" | "X") { None } else { rest.nth(18)?.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_closed_its_sockets_and_is_not_gone_yet_is_waited_for() {
+        // It ends when its input does.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = OtherProcess::new(child.id());
+        assert!(!process.certainly_ends_within(Duration::ZERO), "it runs");
+        drop(child.stdin.take());
+        assert!(process.certainly_ends_within(Duration::from_secs(60)), "a zombie has ended");
+        child.wait().unwrap();
+        assert!(process.certainly_ends_within(Duration::ZERO));
+        let unseen = OtherProcess::new(u32::MAX);
+        assert!(unseen.is_gone() && !unseen.certainly_ends_within(Duration::ZERO), "it may run in another container");
+    }
 }

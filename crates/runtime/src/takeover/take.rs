@@ -147,7 +147,7 @@ impl Predecessor {
         self.stream.set_read_timeout(None)?;
         let said = wire::send_value(&self.stream, Kind::Serving, &Serving { pid: std::process::id() }, &[]);
         if let Err(error) = said
-            && !self.process.has_ended()
+            && !self.process.certainly_ends_within(ENDING)
         {
             return Err(error);
         }
