@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-cancel-test cluster-etcd-test cluster-name-test cluster-demo planted fuzz drivers faults lint deny
+.PHONY: help demo build call-path lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-cancel-test cluster-etcd-test cluster-name-test cluster-demo planted fuzz drivers faults lint deny
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
@@ -58,6 +58,9 @@ test-ci: ## The same and what CI runs: lints, the other suites, both back ends, 
 
 test-all: ## All of that and the long tests: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
+
+call-path: ## Files and functions of the engine that a query and a login go through (needs gdb; ARGS=--list)
+	@scripts/call-path.sh $(ARGS)
 
 incidents: ## Tests of incidents of other poolers; FULL=1 takes the incidents' own sizes (ONLY=NAME)
 	@scripts/incidents.sh $(if $(FULL),--full) $(ONLY) $(ARGS)
