@@ -95,12 +95,12 @@ Random traffic for a long time, with clients and servers dying in it.
 Clients do whatever clients do, on four pools of all modes; every query, row, error, notice carries a token that only
 its client knows, and every message that comes back is compared with the one that must come. Among them connections
 are cut at any byte, servers are ended, and an operator reloads (with other sizes), pauses, resumes, reconnects.
-Every ten seconds all come to rest, and the books must agree: SHOW POOLS, CLIENTS, SERVERS, pg_stat_activity, descriptors.
+Every ten seconds all come to rest, and the counts must agree: SHOW POOLS, CLIENTS, SERVERS, pg_stat_activity, descriptors.
 
   WRONG    a broken promise: bytes of another client, a wrong answer, a cancel that was another client's
   STUCK    no answer within 30 s, or a wait that was refused
   STRANGE  an error that nothing explains
-  UNEVEN   books, memory, descriptors or money that do not add up; losses that no ended server explains
+  UNEVEN   counts, memory, descriptors or money that do not add up; losses that no ended server explains
 
 Ends with one line and status 0, or with status 1 when any of these came up.";
 

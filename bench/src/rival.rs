@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use weir_pgclient::Params;
+use weir_pgclient::ConnectParams;
 
 use crate::setup::USER;
 
@@ -91,8 +91,8 @@ impl Account {
         Account { user: USER.to_owned(), password: USER.to_owned(), database: pool.to_owned() }
     }
 
-    pub(crate) fn params(&self, host: &str, port: u16, database: &str) -> Params {
-        Params::new(host, port, &self.user, database).password(&self.password)
+    pub(crate) fn params(&self, host: &str, port: u16, database: &str) -> ConnectParams {
+        ConnectParams::new(host, port, &self.user, database).password(&self.password)
     }
 }
 

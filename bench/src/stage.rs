@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::proc;
 use weir_pglocal::{Account as Person, Auth, Options, Server, Signal, free_port, send_signal};
 
@@ -156,7 +156,7 @@ impl Pooler {
     }
 
     /// How to connect to one of the pooler's pools.
-    pub(crate) fn params(&self, pool: &str) -> Params {
+    pub(crate) fn params(&self, pool: &str) -> ConnectParams {
         let database = match self.kind {
             Kind::Direct => USER,
             // Only one of its pools is known.
@@ -213,7 +213,7 @@ impl Pooler {
     }
 }
 
-/// A pooler's process, ended when dropped; the server's caretaker ends it if we cannot.
+/// A pooler's process, ended when dropped; the server's reaper ends it if we cannot.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -240,7 +240,7 @@ impl Process {
         let errors = out.try_clone().map_err(|e| Error::at("duplicate a descriptor", e))?;
         let child = command.current_dir("/").stdin(Stdio::null()).stdout(out).stderr(errors).spawn();
         let child = child.map_err(|e| Error::at(format!("run {}", program.path.display()), e))?;
-        server.caretaker().watch(child.id());
+        server.reaper().watch(child.id());
         Ok(Process { child, log, configuration, server: Arc::clone(server) })
     }
 }
@@ -265,6 +265,6 @@ impl Drop for Process {
         let pid = self.child.id();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.server.caretaker().forget(pid);
+        self.server.reaper().forget(pid);
     }
 }

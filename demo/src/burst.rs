@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 
 /// How often server processes and waiting clients are counted.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ struct Shared {
 
 /// Runs `clients` at once, each with `rounds` transactions; `backends` and `waiting` are called while they work.
 pub(super) fn run(
-    params: &Params,
+    params: &ConnectParams,
     clients: usize,
     rounds: usize,
     backends: &dyn Fn() -> usize,
@@ -85,7 +85,7 @@ pub(super) fn run(
 fn spawn_client(
     number: usize,
     rounds: usize,
-    params: Params,
+    params: ConnectParams,
     shared: &Arc<Shared>,
 ) -> JoinHandle<Result<usize, Error>> {
     let shared = Arc::clone(shared);

@@ -1,6 +1,6 @@
 //! Weir's console, as a monitoring program reads it: SHOW POOLS and SHOW STATS, by the names of their columns.
 
-use weir_pgclient::{Answer, Connection, Params};
+use weir_pgclient::{Answer, ConnectParams, Connection};
 
 use crate::failure::Failure;
 use crate::servers::POOL;
@@ -30,7 +30,7 @@ pub(super) struct Sample {
 }
 
 impl Console {
-    pub(super) fn connect(params: &Params) -> Result<Self, Failure> {
+    pub(super) fn connect(params: &ConnectParams) -> Result<Self, Failure> {
         let connection = Connection::connect(params).map_err(|e| Failure::at("connect to Weir's console", e))?;
         Ok(Console { connection })
     }

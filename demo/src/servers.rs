@@ -1,6 +1,6 @@
 //! The two servers of the demo: a temporary PostgreSQL, and a `weir serve` in front of it.
 //!
-//! Owns both processes and their folder. Invariant: the caretaker knows the child as long as it runs.
+//! Owns both processes and their folder. Invariant: the reaper knows the child as long as it runs.
 
 use std::env;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::{Account, Auth, Consent, Options, Server, Signal, free_port, send_signal};
 
 use weir_terminal::print_line;
@@ -93,7 +93,7 @@ impl Servers {
         let child = Command::new(&self.program)
             .arg("serve")
             .arg(self.config())
-            // The caretaker finds it by this folder if this process is killed before it has reported the process id.
+            // The reaper finds it by this folder if this process is killed before it has reported the process id.
             .current_dir(self.folder())
             // Weir's socket for upgrades is made below this folder, and so goes with it.
             .env("RUNTIME_DIRECTORY", self.folder())
@@ -104,7 +104,7 @@ impl Servers {
             .process_group(0)
             .spawn()
             .map_err(|e| Failure::at(self.program.display(), e))?;
-        self.server.caretaker().watch(child.id());
+        self.server.reaper().watch(child.id());
         self.weir = Some(Weir { child, port, web_port });
         self.await_weir()
     }
@@ -132,17 +132,17 @@ impl Servers {
     }
 
     /// Straight to the server.
-    pub(super) fn direct(&self) -> Params {
+    pub(super) fn direct(&self) -> ConnectParams {
         self.server.params(DEMO, DEMO).password(DEMO).option("application_name", "direct")
     }
 
     /// To the pool.
-    pub(super) fn pooled(&self) -> Params {
+    pub(super) fn pooled(&self) -> ConnectParams {
         self.through_weir(POOL).option("application_name", "pooled")
     }
 
     /// To Weir's console.
-    pub(super) fn console(&self) -> Params {
+    pub(super) fn console(&self) -> ConnectParams {
         self.through_weir("weir").timeout(Duration::from_secs(10))
     }
 
@@ -175,8 +175,8 @@ impl Servers {
         }
     }
 
-    fn through_weir(&self, database: &str) -> Params {
-        Params::new("127.0.0.1", self.port(), DEMO, database).password(DEMO)
+    fn through_weir(&self, database: &str) -> ConnectParams {
+        ConnectParams::new("127.0.0.1", self.port(), DEMO, database).password(DEMO)
     }
 
     fn log(&self) -> PathBuf {
@@ -211,7 +211,7 @@ impl Drop for Servers {
         }
         let _ = weir.child.kill();
         let _ = weir.child.wait();
-        self.server.caretaker().forget(weir.child.id());
+        self.server.reaper().forget(weir.child.id());
     }
 }
 

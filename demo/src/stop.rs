@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// A sleep that a signal should end is cut into pieces of this length.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Set by the first Ctrl-C (or TERM, or HUP); a second one ends the process at once, and the caretaker clears up.
+/// Set by the first Ctrl-C (or TERM, or HUP); a second one ends the process at once, and the reaper clears up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop {
     requested: Arc<AtomicBool>,

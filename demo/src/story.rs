@@ -1,6 +1,6 @@
 //! The demo's steps, in order: the server alone, clients straight at it, the same through Weir, a live view.
 //!
-//! What it starts belongs to [`Servers`], which stops it; if this process is killed, the caretaker does. Needs neither
+//! What it starts belongs to [`Servers`], which stops it; if this process is killed, the reaper does. Needs neither
 //! psql nor pgbench: clients are threads with `weir-pgclient`.
 
 use std::path::PathBuf;

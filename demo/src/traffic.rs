@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 
 use crate::stop::Stop;
 
@@ -23,7 +23,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn start(params: &Params) -> Self {
+    pub(super) fn start(params: &ConnectParams) -> Self {
         let stop = Stop::default();
         let begin = Instant::now();
         let client = |number| {
@@ -46,7 +46,7 @@ impl Drop for Traffic {
 }
 
 /// Runs a client until the stop. When its connection ends (by KILL on the console, say), it connects again.
-fn run_client(number: u64, params: &Params, stop: &Stop, begin: Instant) {
+fn run_client(number: u64, params: &ConnectParams, stop: &Stop, begin: Instant) {
     let mut rng = SmallRng::seed_from_u64(number);
     let params = params.clone().timeout(Duration::from_secs(5));
     while !stop.is_requested() {

@@ -37,7 +37,7 @@ impl DerefMut for Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // The caretaker clears up what it leaves.
+        // The reaper clears up what it leaves.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,6 +1,6 @@
 //! The environment of experiments: a temporary folder, the processes in it, and the folder of raw outputs.
 //!
-//! Guarantees that nothing is left behind: every process works below one folder, whose caretaker ends it when the lab
+//! Guarantees that nothing is left behind: every process works below one folder, whose reaper ends it when the lab
 //! ends, in any way. Owns the environment of commands, and stores their output. Must not know what is measured.
 
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::{Account, Caretaker, TempFolder};
+use weir_pglocal::{Account, Reaper, TempFolder};
 
 use crate::length::Length;
 use crate::model::Ran;
@@ -34,9 +34,9 @@ pub(crate) struct Lab {
     found: RefCell<BTreeMap<Tool, Program>>,
     /// Versions of programs that are not a [`Tool`]: PostgreSQL's own programs, drivers.
     versions: RefCell<BTreeMap<String, String>>,
-    // Dropped in this order: the folder is removed before its caretaker ends.
+    // Dropped in this order: the folder is removed before its reaper ends.
     folder: TempFolder,
-    caretaker: Arc<Caretaker>,
+    reaper: Arc<Reaper>,
 }
 
 /// A command's output and exit status.
@@ -69,10 +69,10 @@ impl Lab {
     ) -> Result<Lab, LabError> {
         let account = Account::to_drop_to()?;
         let folder = TempFolder::owned_by(account.as_ref())?;
-        let caretaker = Arc::new(Caretaker::of(folder.path())?);
+        let reaper = Arc::new(Reaper::of(folder.path())?);
         fs::create_dir_all(&raw).map_err(|e| LabError::at(format!("create {}", raw.display()), e))?;
         let (found, versions) = (RefCell::default(), RefCell::default());
-        Ok(Lab { length, weir, account, progress, raw, found, versions, folder, caretaker })
+        Ok(Lab { length, weir, account, progress, raw, found, versions, folder, reaper })
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -85,8 +85,8 @@ impl Lab {
     }
 
     /// Ends the processes that are added to it if this process is killed.
-    pub(crate) fn caretaker(&self) -> &Arc<Caretaker> {
-        &self.caretaker
+    pub(crate) fn reaper(&self) -> &Arc<Reaper> {
+        &self.reaper
     }
 
     /// Finds a program, and records its version for the report.
@@ -171,7 +171,7 @@ impl Lab {
 
     /// Starts a program in the background; its output goes to `NAME.log` in our folder.
     pub(crate) fn start(&self, name: &str, command: Command) -> Result<Process, LabError> {
-        Process::start(name, command, self.folder().join(format!("{name}.log")), self.caretaker())
+        Process::start(name, command, self.folder().join(format!("{name}.log")), self.reaper())
     }
 
     /// Runs a command until it ends, or until `timeout`, and stores its output in `raw/NAME.txt`.
@@ -196,7 +196,7 @@ impl Lab {
             |path: &Path| File::create(path).map_err(|e| LabError::at(format!("create {}", path.display()), e));
         let (out, err) = (path("out"), path("err"));
         command.stdout(create(&out)?).stderr(create(&err)?);
-        let process = Process::of(name, command, err.clone(), self.caretaker())?;
+        let process = Process::of(name, command, err.clone(), self.reaper())?;
         Ok(Running { name: name.to_owned(), what: what.to_owned(), line, out, err, process })
     }
 

@@ -85,10 +85,10 @@ fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, length: Length, co
 
 /// Leaves the web app running for a user.
 fn serve(common: Common, options: &products::Options) -> Result<(), LabError> {
-    // Dropped in this order: the folder is removed before its caretaker ends.
+    // Dropped in this order: the folder is removed before its reaper ends.
     let _caretaker;
     let out = weir_pglocal::TempFolder::new()?;
-    _caretaker = weir_pglocal::Caretaker::of(out.path())?;
+    _caretaker = weir_pglocal::Reaper::of(out.path())?;
     let lab = lab::Lab::new(common.length(), common.weir, out.path().join("raw"), progress::Progress::stderr())?;
     products::serve(&lab, options)
 }

@@ -226,14 +226,14 @@ fn disturbance(disturbed: &[(f64, String)], steps: usize) -> Option<String> {
 /// Ends everything at the signal to end. If this process is killed, the caretakers do the same.
 fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
     let Ok(mut signals) = Signals::new(ending_signals()) else { return };
-    // The lab alone owns its caretaker, which ends with it and leaves no shell behind.
-    let (caretaker, folder) = (Arc::downgrade(lab.caretaker()), journal.folder().to_owned());
+    // The lab alone owns its reaper, which ends with it and leaves no shell behind.
+    let (reaper, folder) = (Arc::downgrade(lab.reaper()), journal.folder().to_owned());
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let folder = folder.display();
             eprintln!("\nstopping; what is done is kept in {folder}, and the same command continues from there");
-            if let Some(caretaker) = caretaker.upgrade() {
-                caretaker.clear();
+            if let Some(reaper) = reaper.upgrade() {
+                reaper.clear();
             }
             std::process::exit(128 + signal);
         }
@@ -249,7 +249,7 @@ pub(crate) fn ending_signals() -> impl Iterator<Item = i32> {
 /// Does not return after the signal to end. Its processes were ended by the signal handler: that is no result, and
 /// nothing may be started after it.
 fn stay_if_stopping(lab: &Lab) {
-    while lab.caretaker().clearing() {
+    while lab.reaper().clearing() {
         thread::sleep(Duration::from_millis(50));
     }
 }

@@ -12,7 +12,7 @@ use weir_pglocal::{Signal, send_signal};
 
 use place::{Place, needed, wait};
 
-/// The timeout of cleaning up: a caretaker gives servers six seconds to end, and the machine may be busy.
+/// The timeout of cleaning up: a reaper gives servers six seconds to end, and the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// When to kill, in ms after the start: while programs are searched for, while drivers are installed, while servers
@@ -86,7 +86,7 @@ fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Sig
     let status = wait(&mut lab, TIMEOUT);
     eprintln!("{what}: {} processes before, running: {running}, then {status:?}", before.len());
     let status = status.unwrap_or_else(|| panic!("{what}: it continues\n{}", place.said()));
-    // At least the lab and its caretaker, or this test would not detect what is left.
+    // At least the lab and its reaper, or this test would not detect what is left.
     assert!(!running || before.len() >= 2, "{what}: only {before:?}\n{}", place.said());
     match signal {
         _ if !running => eprintln!("{what}: it had ended already:\n{}", place.said()),

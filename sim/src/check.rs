@@ -32,7 +32,7 @@ pub enum Checker {
     /// When faults stop, all clients finish.
     AllFinishes,
     /// No connection or server process remains at the end.
-    NoPeerLeaks,
+    NoConnLeaks,
     /// No client gets an error without a fault.
     NoErrorWithoutFault,
     /// No client is refused because the server of its pool is merely away, before its wait has timed out.
@@ -61,7 +61,7 @@ impl fmt::Display for Checker {
             Checker::NoWaitBesideIdle => "no client waits while a server idles",
             Checker::WaitsAreFair => "waits are fair",
             Checker::AllFinishes => "all clients finish when faults stop",
-            Checker::NoPeerLeaks => "no peer leaks",
+            Checker::NoConnLeaks => "no connection leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",
             Checker::AwayServersAreWaitedFor => "servers that are away are waited for",
             Checker::RefusalsAreCounted => "refusals are counted",

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use weir_base::{OnDirty, Peer, PoolMode, Span, Time, WorkerId};
+use weir_base::{ConnId, OnDirty, PoolMode, Span, Time, WorkerId};
 use weir_engine::Message;
-use weir_engine::port::{Answer, Signal};
+use weir_engine::port::{Signal, WorkResult};
 
 use crate::cancel_requests::CancelRequests;
 use crate::check::{Checker, Violation};
@@ -27,13 +27,13 @@ pub(crate) enum Event {
     /// A message reaches an engine.
     Message { from: WorkerId, to: u16, message: Box<Message>, socket: Option<Box<Handoff>> },
     /// A helper has finished for an engine.
-    Helped { worker: u16, job: u64, answer: Box<Answer> },
+    JobDone { worker: u16, job: u64, result: Box<WorkResult> },
     /// A name has been looked up for an engine.
     Resolved { worker: u16, found: Box<DnsAnswer> },
     /// A socket has left an engine's loop.
-    Detached { worker: u16, peer: Peer },
+    Detached { worker: u16, conn: ConnId },
     /// A TLS handshake is over; `failure` is the reason if it failed.
-    Handshaken { worker: u16, peer: Peer, failure: Option<&'static str> },
+    Handshaken { worker: u16, conn: ConnId, failure: Option<&'static str> },
     /// An engine's deadline.
     Tick { worker: u16, at: Time },
     /// An action of the operator or a fault, by its number.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_base::{Peer, Target};
+use weir_base::{ConnId, Target};
 
 /// The owner of a connection's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum Owner {
     /// A process of a PostgreSQL server, by its number.
     Backend(u32),
     /// An engine, under the handle it knows the socket by.
-    Engine(u16, Peer),
+    Engine(u16, ConnId),
 }
 
 impl fmt::Display for Owner {

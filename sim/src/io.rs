@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::{Host, Peer, Span, Target, WorkerId};
+use weir_base::{ConnId, Host, Span, Target, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
@@ -25,7 +25,7 @@ use crate::rng::Rng;
 /// ReadyForQuery outside a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// Bytes waiting at a blocked peer must stay below this: their source has been paused.
+/// Bytes waiting at a blocked connection must stay below this: their source has been paused.
 const MOST_WAITING: usize = 512 * 1024;
 
 /// Messages that are made of stored statements may be as many more, and one beyond that.
@@ -90,54 +90,54 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// A handle whose socket [`Sockets::fill`] will set.
-    pub(crate) fn reserve(&mut self) -> Peer {
+    pub(crate) fn reserve(&mut self) -> ConnId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             self.slots.len() as u32 - 1
         });
         let entry = &mut self.slots[slot as usize];
         entry.0 += 1;
-        Peer::new(slot, entry.0)
+        ConnId::new(slot, entry.0)
     }
 
     /// Gives a reserved handle its socket.
-    pub(crate) fn fill(&mut self, peer: Peer, end: End, mut socket: Socket) {
+    pub(crate) fn fill(&mut self, conn: ConnId, end: End, mut socket: Socket) {
         socket.end = Some(end);
-        self.slots[peer.slot as usize].1 = Some(socket);
+        self.slots[conn.slot as usize].1 = Some(socket);
     }
 
     /// The socket of a handle that is alive.
-    pub(crate) fn end(&self, peer: Peer) -> Option<End> {
-        let (generation, socket) = self.slots.get(peer.slot as usize)?;
-        socket.as_ref().filter(|_| *generation == peer.generation)?.end
+    pub(crate) fn end(&self, conn: ConnId) -> Option<End> {
+        let (generation, socket) = self.slots.get(conn.slot as usize)?;
+        socket.as_ref().filter(|_| *generation == conn.generation)?.end
     }
 
     /// The address that a server connection goes to.
-    pub(crate) fn remote(&mut self, peer: Peer) -> Option<IpAddr> {
-        self.get(peer)?.remote
+    pub(crate) fn remote(&mut self, conn: ConnId) -> Option<IpAddr> {
+        self.get(conn)?.remote
     }
 
     /// A handle chosen at random, if it is alive.
-    pub(crate) fn any(&self, rng: &mut Rng) -> Option<Peer> {
+    pub(crate) fn any(&self, rng: &mut Rng) -> Option<ConnId> {
         let slot = rng.below(self.slots.len() as u64) as u32;
         let (generation, socket) = self.slots.get(slot as usize)?;
-        socket.as_ref().map(|_| Peer::new(slot, *generation))
+        socket.as_ref().map(|_| ConnId::new(slot, *generation))
     }
 
     /// A handshake is done: the engine may send again.
-    pub(crate) fn handshake_done(&mut self, peer: Peer) {
-        if let Some(socket) = self.get(peer) {
+    pub(crate) fn handshake_done(&mut self, conn: ConnId) {
+        if let Some(socket) = self.get(conn) {
             socket.in_handshake = false;
         }
     }
 
     /// Frees a handle.
-    pub(crate) fn remove(&mut self, peer: Peer) {
-        if let Some(socket) = self.get(peer) {
+    pub(crate) fn remove(&mut self, conn: ConnId) {
+        if let Some(socket) = self.get(conn) {
             let started = socket.started.take();
             self.gone.extend(started);
-            self.slots[peer.slot as usize].1 = None;
-            self.free.push(peer.slot);
+            self.slots[conn.slot as usize].1 = None;
+            self.free.push(conn.slot);
         }
     }
 
@@ -155,8 +155,8 @@ impl Sockets {
     }
 
     /// A server has sent bytes: its login ends with its first ReadyForQuery.
-    pub(crate) fn received(&mut self, peer: Peer, bytes: &[u8]) {
-        let Some(socket) = self.get(peer) else { return };
+    pub(crate) fn received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(socket) = self.get(conn) else { return };
         let Some(login) = &mut socket.login else { return };
         login.extend_from_slice(bytes);
         if login.windows(READY.len()).any(|window| window == READY) {
@@ -187,9 +187,9 @@ impl Sockets {
         std::mem::take(&mut self.gone)
     }
 
-    fn get(&mut self, peer: Peer) -> Option<&mut Socket> {
-        let (generation, socket) = self.slots.get_mut(peer.slot as usize)?;
-        socket.as_mut().filter(|_| *generation == peer.generation)
+    fn get(&mut self, conn: ConnId) -> Option<&mut Socket> {
+        let (generation, socket) = self.slots.get_mut(conn.slot as usize)?;
+        socket.as_mut().filter(|_| *generation == conn.generation)
     }
 }
 
@@ -198,13 +198,13 @@ impl Sockets {
 pub(crate) struct Requests {
     pub(crate) helps: Vec<(u64, Work)>,
     pub(crate) posts: Vec<(WorkerId, Message, Option<Handoff>)>,
-    pub(crate) detaches: Vec<Peer>,
+    pub(crate) detaches: Vec<ConnId>,
     /// DNS answers, delivered after a delay.
     pub(crate) looks: Vec<DnsAnswer>,
-    /// Peers for TLS handshakes, and handshake bytes already received from each.
-    pub(crate) handshakes: Vec<(Peer, Vec<u8>)>,
-    /// Peers whose sockets became blocked.
-    pub(crate) blocked: Vec<Peer>,
+    /// Connections for TLS handshakes, and handshake bytes already received from each.
+    pub(crate) handshakes: Vec<(ConnId, Vec<u8>)>,
+    /// Connections whose sockets became blocked.
+    pub(crate) blocked: Vec<ConnId>,
     /// Numbers of clients that were refused because their pool is full.
     pub(crate) pool_full: Vec<u32>,
     pub(crate) accept: Option<bool>,
@@ -219,10 +219,10 @@ pub(crate) struct SimIo<'a> {
     ctx: &'a mut Context,
     sockets: &'a mut Sockets,
     input: &'a [u8],
-    /// Peers that were written to or closed, in the order of the first such call.
-    touched: Vec<Peer>,
+    /// Connections that were written to or closed, in the order of the first such call.
+    touched: Vec<ConnId>,
     /// The last fatal error sent to a client.
-    fatal: Option<(Peer, (Class, String))>,
+    fatal: Option<(ConnId, (Class, String))>,
     requests: Requests,
 }
 
@@ -234,14 +234,14 @@ impl<'a> SimIo<'a> {
 
     /// Writes what was queued and closes what was to be closed.
     pub(crate) fn finish(mut self) -> Requests {
-        for peer in std::mem::take(&mut self.touched) {
-            self.flush(peer);
+        for conn in std::mem::take(&mut self.touched) {
+            self.flush(conn);
         }
         self.requests
     }
 
-    fn flush(&mut self, peer: Peer) {
-        let Some(socket) = self.sockets.get(peer) else { return };
+    fn flush(&mut self, conn: ConnId) {
+        let Some(socket) = self.sockets.get(conn) else { return };
         let Some(end) = socket.end else { return };
         socket.touched = false;
         let closing = socket.closing;
@@ -249,30 +249,30 @@ impl<'a> SimIo<'a> {
         let was_blocked = self.ctx.net.is_blocked(end);
         let refused = self.ctx.write(end, &queued) == Written::Refused;
         if closing {
-            self.sockets.remove(peer);
+            self.sockets.remove(conn);
             self.ctx.close(end);
             return;
         }
         if refused && !was_blocked {
-            self.requests.blocked.push(peer);
+            self.requests.blocked.push(conn);
         }
         let waiting = self.ctx.net.backlog(end);
         let stored = self.ctx.longest_stored;
         if waiting > MOST_WAITING + if stored > 0 { 2 * stored + MOST_COMPOSED } else { 0 } {
             let worker = self.worker;
-            self.ctx.violated(Checker::LimitsHold, || format!("{waiting} bytes wait for w{worker}'s {peer:?}"));
+            self.ctx.violated(Checker::LimitsHold, || format!("{waiting} bytes wait for w{worker}'s {conn:?}"));
         }
     }
 
     /// The socket of a handle that must be alive.
-    fn alive(&mut self, peer: Peer, what: &str) -> Option<&mut Socket> {
-        let alive = self.sockets.get(peer).is_some_and(|socket| !socket.closing);
+    fn alive(&mut self, conn: ConnId, what: &str) -> Option<&mut Socket> {
+        let alive = self.sockets.get(conn).is_some_and(|socket| !socket.closing);
         if !alive {
             let worker = self.worker;
-            self.ctx.violated(Checker::PortIsKept, || format!("w{worker}: {what} of {peer:?}, which is dead"));
+            self.ctx.violated(Checker::PortIsKept, || format!("w{worker}: {what} of {conn:?}, which is dead"));
             return None;
         }
-        self.sockets.get(peer)
+        self.sockets.get(conn)
     }
 
     /// The address for a connect; names are resolved. The engine gets a new DNS answer before the result of the
@@ -306,10 +306,10 @@ impl<'a> SimIo<'a> {
         }
     }
 
-    fn queue(&mut self, peer: Peer, bytes: &[u8], what: &str) {
-        let Some(socket) = self.alive(peer, what) else { return };
+    fn queue(&mut self, conn: ConnId, bytes: &[u8], what: &str) {
+        let Some(socket) = self.alive(conn, what) else { return };
         if socket.in_handshake {
-            return self.ctx.violated(Checker::PortIsKept, || format!("{what} to {peer:?} in its handshake"));
+            return self.ctx.violated(Checker::PortIsKept, || format!("{what} to {conn:?} in its handshake"));
         }
         let mut started = false;
         if socket.kind == Kind::FreshServer {
@@ -329,7 +329,7 @@ impl<'a> SimIo<'a> {
         let first = !std::mem::replace(&mut socket.touched, true);
         self.sockets.started |= started;
         if first {
-            self.touched.push(peer);
+            self.touched.push(conn);
         }
         if self.ctx.affected.handling
             && let Some(Owner::Client(client)) = end.map(|end| self.ctx.net.owner(end.peer()))
@@ -340,7 +340,7 @@ impl<'a> SimIo<'a> {
 }
 
 impl Io for SimIo<'_> {
-    fn forward(&mut self, to: Peer, range: Range<usize>) {
+    fn forward(&mut self, to: ConnId, range: Range<usize>) {
         let input = self.input;
         match input.get(range.clone()) {
             Some(bytes) => self.queue(to, bytes, "forward"),
@@ -351,7 +351,7 @@ impl Io for SimIo<'_> {
         }
     }
 
-    fn send(&mut self, to: Peer, bytes: &[u8]) {
+    fn send(&mut self, to: ConnId, bytes: &[u8]) {
         let client = self.sockets.get(to).is_some_and(|socket| socket.kind == Kind::Client);
         self.fatal = classify(bytes).filter(|_| client).map(|refusal| (to, refusal)).or(self.fatal.take());
         if client && refuses_a_request(bytes) {
@@ -360,16 +360,16 @@ impl Io for SimIo<'_> {
         self.queue(to, bytes, "send");
     }
 
-    fn connect(&mut self, to: &Target) -> Peer {
-        let peer = self.sockets.reserve();
+    fn connect(&mut self, to: &Target) -> ConnId {
+        let conn = self.sockets.reserve();
         let address = self.resolved(to);
         let remote = if let Host::Ip(address) = address.host { Some(address) } else { None };
-        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(address));
+        let end = self.ctx.connect(Owner::Engine(self.worker, conn), Address::Server(address));
         let target = Some(to.clone());
-        self.sockets.fill(peer, end, Socket { kind: Kind::FreshServer, remote, target, ..Socket::default() });
+        self.sockets.fill(conn, end, Socket { kind: Kind::FreshServer, remote, target, ..Socket::default() });
         let worker = self.worker;
-        self.ctx.port(|| format!("w{worker} connects {peer:?}"));
-        peer
+        self.ctx.port(|| format!("w{worker} connects {conn:?}"));
+        conn
     }
 
     fn look_up(&mut self, name: &Arc<str>) {
@@ -379,67 +379,67 @@ impl Io for SimIo<'_> {
         self.requests.looks.push(found);
     }
 
-    fn close(&mut self, peer: Peer) {
+    fn close(&mut self, conn: ConnId) {
         let worker = self.worker;
-        self.ctx.port(|| format!("w{worker} closes {peer:?}"));
-        let Some(socket) = self.alive(peer, "close") else { return };
+        self.ctx.port(|| format!("w{worker} closes {conn:?}"));
+        let Some(socket) = self.alive(conn, "close") else { return };
         socket.closing = true;
         if !std::mem::replace(&mut socket.touched, true) {
-            self.touched.push(peer);
+            self.touched.push(conn);
         }
     }
 
-    fn pause(&mut self, peer: Peer) {
+    fn pause(&mut self, conn: ConnId) {
         let worker = self.worker;
-        self.ctx.port(|| format!("w{worker} pauses {peer:?}"));
-        if let Some(end) = self.alive(peer, "pause").and_then(|socket| socket.end) {
+        self.ctx.port(|| format!("w{worker} pauses {conn:?}"));
+        if let Some(end) = self.alive(conn, "pause").and_then(|socket| socket.end) {
             self.ctx.net.pause(end);
         }
     }
 
-    fn resume(&mut self, peer: Peer) {
+    fn resume(&mut self, conn: ConnId) {
         let worker = self.worker;
-        self.ctx.port(|| format!("w{worker} resumes {peer:?}"));
-        // A peer in a handshake is read from after the handshake.
+        self.ctx.port(|| format!("w{worker} resumes {conn:?}"));
+        // A connection in a handshake is read from after the handshake.
         if let Some(end) =
-            self.alive(peer, "resume").filter(|socket| !socket.in_handshake).and_then(|socket| socket.end)
+            self.alive(conn, "resume").filter(|socket| !socket.in_handshake).and_then(|socket| socket.end)
         {
             self.ctx.resume(end);
         }
     }
 
-    fn detach(&mut self, peer: Peer) {
-        if let Some(end) = self.alive(peer, "detach").and_then(|socket| socket.end) {
+    fn detach(&mut self, conn: ConnId) {
+        if let Some(end) = self.alive(conn, "detach").and_then(|socket| socket.end) {
             self.ctx.net.pause(end);
-            self.requests.detaches.push(peer);
+            self.requests.detaches.push(conn);
         }
     }
 
-    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        let handoff = socket.and_then(|peer| {
-            let taken = self.alive(peer, "post").map(std::mem::take);
-            self.sockets.remove(peer);
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<ConnId>) {
+        let handoff = socket.and_then(|conn| {
+            let taken = self.alive(conn, "post").map(std::mem::take);
+            self.sockets.remove(conn);
             taken.and_then(|taken| Some((taken.end?, taken)))
         });
         self.requests.posts.push((to, message, handoff));
     }
 
-    fn help(&mut self, job: u64, work: Work) {
+    fn submit_job(&mut self, job: u64, work: Work) {
         self.requests.helps.push((job, work));
     }
 
-    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
+    fn start_tls(&mut self, conn: ConnId, handshake: Handshake) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} starts a TLS handshake with {peer:?}"));
+        self.ctx.note(|| format!("w{worker} starts a TLS handshake with {conn:?}"));
         let received = match handshake {
             Handshake::Accept { received, .. } => received,
             Handshake::Connect { .. } => Vec::new(),
         };
-        let Some(socket) = self.alive(peer, "handshake") else { return };
+        let Some(socket) = self.alive(conn, "handshake") else { return };
         socket.in_handshake = true;
         if let Some(end) = socket.end {
             self.ctx.net.pause(end);
-            self.requests.handshakes.push((peer, received));
+            self.requests.handshakes.push((conn, received));
         }
     }
 
@@ -449,7 +449,7 @@ impl Io for SimIo<'_> {
         self.ctx.port(|| format!("w{worker} log {level:?}: {about}{text}"));
     }
 
-    fn adopt(&mut self, _config: &Arc<Config>) {
+    fn apply_config(&mut self, _config: &Arc<Config>) {
         self.requests.adopted = true;
     }
 
@@ -475,7 +475,7 @@ mod tests {
     use crate::refused::Refused;
     use crate::trace::Detail;
 
-    const PEER: Peer = Peer::new(0, 1);
+    const PEER: ConnId = ConnId::new(0, 1);
 
     /// A context after one input; its only socket is `PEER`.
     fn context(act: impl FnOnce(&mut SimIo<'_>)) -> Context {
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn the_use_of_a_dead_handle_is_caught() {
-        let dead = Peer::new(0, 7);
+        let dead = ConnId::new(0, 7);
         assert_eq!(checker(|io| io.send(dead, b"x")), Some(Checker::PortIsKept));
         assert_eq!(checker(|io| io.close(dead)), Some(Checker::PortIsKept));
         assert_eq!(checker(|io| io.resume(dead)), Some(Checker::PortIsKept));

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_engine::Engine;
 
 use crate::check::{Checker, Violation};
@@ -72,7 +72,7 @@ struct AtWorker {
 /// The first waiter at a worker.
 #[derive(Clone, Copy)]
 struct Head {
-    client: Peer,
+    client: ConnId,
     /// Since when the client waits, and since when it is first.
     waits: Time,
     first: Time,
@@ -126,7 +126,7 @@ impl Waits {
 
 impl AtWorker {
     /// The first waiter has changed.
-    fn follows(&mut self, head: Option<(Peer, Time)>, now: Time) {
+    fn follows(&mut self, head: Option<(ConnId, Time)>, now: Time) {
         self.before.retain(|(_, until)| *until + PASSED_OVER >= now);
         self.before.extend(self.head.map(|head| (head.waits, now)));
         self.head = head.map(|(client, waits)| Head { client, waits, first: now });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn head(slot: u32, waits: u64) -> Head {
-        Head { client: Peer::new(slot, 1), waits: at(waits), first: at(waits) }
+        Head { client: ConnId::new(slot, 1), waits: at(waits), first: at(waits) }
     }
 
     fn pool(first: Option<Head>, second: AtWorker) -> Pool {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::ClientAddr;
-use weir_config::{AuthLookup, Config, Pool};
+use weir_config::{AuthLookup, Config, PoolConfig};
 
 /// What all settings so far allow.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Allowed {
     fn lacks(
         &self,
         database: &str,
-        user: impl Fn(&Pool) -> String,
+        user: impl Fn(&PoolConfig) -> String,
         servers: impl Fn(&str, &str) -> usize,
     ) -> Option<String> {
         let pools = self.history.iter().filter_map(|config| {
@@ -114,8 +114,8 @@ fn limited(limit: u32) -> usize {
 }
 
 /// The pools with this database on the server.
-fn pools_of(config: &Config, database: &str) -> Vec<Arc<Pool>> {
-    let mut pools: Vec<Arc<Pool>> =
+fn pools_of(config: &Config, database: &str) -> Vec<Arc<PoolConfig>> {
+    let mut pools: Vec<Arc<PoolConfig>> =
         config.pools.values().filter(|pool| pool.database == database).map(Arc::clone).collect();
     if pools.is_empty() {
         pools.extend(config.pool(database));
@@ -173,7 +173,7 @@ mod tests {
         let pool = |number: u32| {
             let limits = Limits { size, reserve_size: 0, max_db_connections: of_database, ..Limits::default() };
             let (name, database) = (format!("pool{number}"), format!("db{number}"));
-            (name.clone(), Arc::new(Pool { name, database, limits, ..Pool::default() }))
+            (name.clone(), Arc::new(PoolConfig { name, database, limits, ..PoolConfig::default() }))
         };
         let pools = (0..2).map(pool).collect();
         let mut allowed = Allowed::default();

@@ -202,14 +202,14 @@ impl Back {
 }
 
 fn auth(body: &[u8]) -> Result<AuthStep, Malformed> {
-    use backend::Auth;
+    use backend::AuthRequest;
     Ok(match backend::authentication(body)? {
-        Auth::Ok => AuthStep::Ok,
-        Auth::Cleartext => AuthStep::Cleartext,
-        Auth::Md5(salt) => AuthStep::Md5(salt),
-        Auth::Sasl(_) => AuthStep::Sasl,
-        Auth::SaslContinue(data) => AuthStep::SaslContinue(data.to_vec()),
-        Auth::SaslFinal(data) => AuthStep::SaslFinal(data.to_vec()),
+        AuthRequest::Ok => AuthStep::Ok,
+        AuthRequest::Cleartext => AuthStep::Cleartext,
+        AuthRequest::Md5(salt) => AuthStep::Md5(salt),
+        AuthRequest::Sasl(_) => AuthStep::Sasl,
+        AuthRequest::SaslContinue(data) => AuthStep::SaslContinue(data.to_vec()),
+        AuthRequest::SaslFinal(data) => AuthStep::SaslFinal(data.to_vec()),
         _ => AuthStep::Other,
     })
 }

@@ -105,8 +105,8 @@ impl Net {
         let (kind, number) = match owner {
             Owner::Client(number) => ("client", u64::from(number)),
             Owner::Canceller(number) => ("canceller", u64::from(number)),
-            Owner::Engine(worker, peer) => {
-                let slot = u64::from(peer.slot) << 32 | u64::from(peer.generation);
+            Owner::Engine(worker, conn) => {
+                let slot = u64::from(conn.slot) << 32 | u64::from(conn.generation);
                 return self.root.fork("engine", u64::from(worker)).fork("slot", slot);
             }
             Owner::Backend(_) | Owner::None => ("other", self.conns.len() as u64),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
-use weir_config::{Balance, Config, Limits, Method, Pool, Spread, SslMode, Users};
+use weir_config::{Balance, Config, Limits, Method, PoolConfig, Spread, SslMode, Users};
 
 use crate::client::Kind;
 use crate::context::Rules;
@@ -292,9 +292,9 @@ fn draw_shared_limits(rng: &mut Rng, config: &mut Config) {
     }
 }
 
-fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Pool {
+fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> PoolConfig {
     let user = rng.chance(700).then(|| "app".to_owned());
-    Pool {
+    PoolConfig {
         name: format!("pool{number}"),
         targets,
         balance: *rng.pick(&[Balance::RoundRobin, Balance::Disable]),
@@ -309,7 +309,7 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
         check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
         connect_query: rng.chance(200).then(|| "SELECT 1".to_owned()),
         limits: Limits { size: rng.skewed(1, 10) as u32, ..config.limits.clone() },
-        ..Pool::default()
+        ..PoolConfig::default()
     }
 }
 

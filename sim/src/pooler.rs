@@ -9,10 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use weir_admin::{ChangeError, Refusals};
-use weir_base::{ClientAddr, Peer, Time, WorkerId};
+use weir_base::{ClientAddr, ConnId, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
-use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
+use weir_engine::port::{Gone, Input, Secured, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::sql::steps_taken;
 
@@ -130,16 +130,16 @@ impl Pooler {
     }
 
     /// A client connects; `false` if the process does not listen.
-    pub(crate) fn arrive(&mut self, ctx: &mut Context, conn: u32) -> bool {
+    pub(crate) fn arrive(&mut self, ctx: &mut Context, arrived: u32) -> bool {
         if self.shared.ended || !self.shared.accepting {
             return false;
         }
         // The first worker accepts all connections.
         let worker = 0;
         let sockets = &mut self.nodes[worker].sockets;
-        let peer = sockets.reserve();
-        let end = ctx.net.accept(conn, Owner::Engine(0, peer));
-        sockets.fill(peer, end, Socket::client());
+        let conn = sockets.reserve();
+        let end = ctx.net.accept(arrived, Owner::Engine(0, conn));
+        sockets.fill(conn, end, Socket::client());
         self.shared.accepted += 1;
         let port = 1024 + (self.shared.accepted % 60_000) as u16;
         let from = if self.shared.accepted.is_multiple_of(5) {
@@ -147,7 +147,7 @@ impl Pooler {
         } else {
             ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(10, 1, 0, 1), port)))
         };
-        self.handle(ctx, worker, Input::Accepted { peer, from });
+        self.handle(ctx, worker, Input::Accepted { conn, from });
         true
     }
 
@@ -156,35 +156,35 @@ impl Pooler {
         &mut self,
         ctx: &mut Context,
         worker: u16,
-        peer: Peer,
+        conn: ConnId,
         event: &SocketEvent,
         bytes: &[u8],
     ) {
         let worker = usize::from(worker);
-        let Some(end) = self.nodes[worker].sockets.end(peer) else { return };
+        let Some(end) = self.nodes[worker].sockets.end(conn) else { return };
         ctx.affected.handling = ctx.affected.is_from(end);
         match event {
             SocketEvent::Bytes => {
-                self.nodes[worker].sockets.received(peer, bytes);
-                self.handle(ctx, worker, Input::Bytes { peer, bytes });
+                self.nodes[worker].sockets.received(conn, bytes);
+                self.handle(ctx, worker, Input::Bytes { conn, bytes });
             }
-            SocketEvent::Drained => self.handle(ctx, worker, Input::Drained { peer }),
+            SocketEvent::Drained => self.handle(ctx, worker, Input::Drained { conn }),
             SocketEvent::Connected => {
-                let local = format!("10.9.0.1:{}", 2000 + peer.slot);
-                let remote = self.nodes[worker].sockets.remote(peer);
-                self.handle(ctx, worker, Input::Connected { peer, local, remote });
+                let local = format!("10.9.0.1:{}", 2000 + conn.slot);
+                let remote = self.nodes[worker].sockets.remote(conn);
+                self.handle(ctx, worker, Input::Connected { conn, local, remote });
             }
             SocketEvent::ConnectFailed => {
-                self.nodes[worker].sockets.remove(peer);
-                self.handle(ctx, worker, Input::ConnectFailed { peer, error: "Connection refused".to_owned() });
+                self.nodes[worker].sockets.remove(conn);
+                self.handle(ctx, worker, Input::ConnectFailed { conn, error: "Connection refused".to_owned() });
             }
             SocketEvent::Eof | SocketEvent::Error => {
-                self.nodes[worker].sockets.remove(peer);
+                self.nodes[worker].sockets.remove(conn);
                 ctx.close(end);
                 let cause = if *event == SocketEvent::Eof { Gone::Eof } else { Gone::Error };
-                self.handle(ctx, worker, Input::Closed { peer, cause });
+                self.handle(ctx, worker, Input::Closed { conn, cause });
             }
-            SocketEvent::Ending => self.handle(ctx, worker, Input::Ending { peer }),
+            SocketEvent::Ending => self.handle(ctx, worker, Input::Ending { conn }),
             SocketEvent::Arrived(_) => {}
         }
         ctx.affected.handling = false;
@@ -207,15 +207,15 @@ impl Pooler {
                     self.handle(ctx, worker, Input::Tick);
                 }
             }
-            Event::Helped { worker, job, answer } => {
-                self.handle(ctx, usize::from(worker), Input::Helped { job, answer: *answer });
+            Event::JobDone { worker, job, result } => {
+                self.handle(ctx, usize::from(worker), Input::JobDone { job, result: *result });
             }
             Event::Resolved { worker, found } => {
                 let DnsAnswer { name, addresses, ttl } = *found;
                 self.handle(ctx, usize::from(worker), Input::Resolved { name, addresses, ttl });
             }
-            Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
-            Event::Handshaken { worker, peer, failure } => self.handshaken(ctx, usize::from(worker), peer, failure),
+            Event::Detached { worker, conn } => self.detached(ctx, worker, conn),
+            Event::Handshaken { worker, conn, failure } => self.handshaken(ctx, usize::from(worker), conn, failure),
             Event::Message { from, to, message, socket } => {
                 self.message(ctx, from, usize::from(to), *message, socket.map(|socket| *socket))
             }
@@ -223,42 +223,42 @@ impl Pooler {
         }
     }
 
-    fn detached(&mut self, ctx: &mut Context, worker: u16, peer: Peer) {
-        let Some(end) = self.nodes[usize::from(worker)].sockets.end(peer) else { return };
+    fn detached(&mut self, ctx: &mut Context, worker: u16, conn: ConnId) {
+        let Some(end) = self.nodes[usize::from(worker)].sockets.end(conn) else { return };
         if ctx.net.backlog(end) > 0 {
             // The socket leaves when no bytes wait on it.
             let delay = self.nodes[usize::from(worker)].rng.span(1, 5_000);
-            return ctx.queue.after(delay, Event::Detached { worker, peer });
+            return ctx.queue.after(delay, Event::Detached { worker, conn });
         }
         // Until the socket has a new handle, its events are not delivered.
         ctx.net.set_owner(end, Owner::None);
-        self.handle(ctx, usize::from(worker), Input::Detached { peer });
+        self.handle(ctx, usize::from(worker), Input::Detached { conn });
     }
 
     /// After the handshake bytes pass unencrypted: encryption is the runtime's part.
-    fn handshaken(&mut self, ctx: &mut Context, worker: usize, peer: Peer, failure: Option<&str>) {
+    fn handshaken(&mut self, ctx: &mut Context, worker: usize, conn: ConnId, failure: Option<&str>) {
         let sockets = &mut self.nodes[worker].sockets;
-        let Some(end) = sockets.end(peer) else { return };
+        let Some(end) = sockets.end(conn) else { return };
         if let Some(error) = failure {
-            sockets.remove(peer);
+            sockets.remove(conn);
             ctx.close(end);
-            return self.handle(ctx, worker, Input::TlsFailed { peer, error: error.to_owned() });
+            return self.handle(ctx, worker, Input::TlsFailed { conn, error: error.to_owned() });
         }
-        sockets.handshake_done(peer);
+        sockets.handshake_done(conn);
         ctx.resume(end);
         let description = "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned();
         let tls = Secured { description, certificate: None, alpn: None, binding: Some(vec![7; 32]) };
-        self.handle(ctx, worker, Input::Secured { peer, tls: Box::new(tls) });
+        self.handle(ctx, worker, Input::Secured { conn, tls: Box::new(tls) });
     }
 
     /// Starts a TLS handshake. One that starts with received bytes fails: no modelled client sends a ClientHello.
-    fn start_handshake(&mut self, ctx: &mut Context, worker: u16, peer: Peer, received: &[u8]) {
+    fn start_handshake(&mut self, ctx: &mut Context, worker: u16, conn: ConnId, received: &[u8]) {
         let rng = &mut self.nodes[usize::from(worker)].rng;
         let unlucky = ctx.rules.faulty && rng.chance(50);
         let failure =
             if received.is_empty() { unlucky.then_some("peer is incompatible") } else { Some("corrupt message") };
         let delay = rng.span(50, 200_000);
-        ctx.queue.after(delay, Event::Handshaken { worker, peer, failure });
+        ctx.queue.after(delay, Event::Handshaken { worker, conn, failure });
     }
 
     fn message(&mut self, ctx: &mut Context, from: WorkerId, to: usize, message: Message, socket: Option<Handoff>) {
@@ -269,21 +269,21 @@ impl Pooler {
         let sockets = &mut self.nodes[to].sockets;
         let end = socket.as_ref().map(|(end, _)| *end);
         self.shared.in_transit.retain(|(in_transit, _)| Some(*in_transit) != end);
-        let peer = socket.map(|(end, turn)| {
-            let peer = sockets.reserve();
-            sockets.fill(peer, end, turn);
-            ctx.net.set_owner(end, Owner::Engine(to as u16, peer));
+        let conn = socket.map(|(end, turn)| {
+            let conn = sockets.reserve();
+            sockets.fill(conn, end, turn);
+            ctx.net.set_owner(end, Owner::Engine(to as u16, conn));
             ctx.resume(end);
-            peer
+            conn
         });
-        self.handle(ctx, to, Input::Message { from, message, socket: peer });
+        self.handle(ctx, to, Input::Message { from, message, socket: conn });
         // The connection may have broken in transit.
-        if let (Some(peer), Some(end)) = (peer, end)
+        if let (Some(conn), Some(end)) = (conn, end)
             && !ctx.net.is_open(end)
-            && self.nodes[to].sockets.end(peer).is_some()
+            && self.nodes[to].sockets.end(conn).is_some()
         {
-            self.nodes[to].sockets.remove(peer);
-            self.handle(ctx, to, Input::Closed { peer, cause: Gone::Error });
+            self.nodes[to].sockets.remove(conn);
+            self.handle(ctx, to, Input::Closed { conn, cause: Gone::Error });
         }
     }
 
@@ -316,16 +316,16 @@ impl Pooler {
         for (to, message, socket) in requests.posts {
             self.post(ctx, worker as u16, to, message, socket);
         }
-        for peer in requests.detaches {
+        for conn in requests.detaches {
             let delay = self.nodes[worker].rng.span(1, 500);
-            ctx.queue.after(delay, Event::Detached { worker: worker as u16, peer });
+            ctx.queue.after(delay, Event::Detached { worker: worker as u16, conn });
         }
         for found in requests.looks {
             let delay = self.nodes[worker].rng.span(50, 2_000_000);
             ctx.queue.after(delay, Event::Resolved { worker: worker as u16, found: Box::new(found) });
         }
-        for (peer, received) in requests.handshakes {
-            self.start_handshake(ctx, worker as u16, peer, &received);
+        for (conn, received) in requests.handshakes {
+            self.start_handshake(ctx, worker as u16, conn, &received);
         }
         self.shared.accepting = requests.accept.unwrap_or(self.shared.accepting);
         if requests.exit.is_some() {
@@ -339,9 +339,9 @@ impl Pooler {
             let percent = self.nodes[worker].loads.below(101) as u8;
             self.handle(ctx, worker, Input::Load(percent));
         }
-        for peer in requests.blocked {
-            if self.nodes[worker].sockets.end(peer).is_some() {
-                self.handle(ctx, worker, Input::Blocked { peer });
+        for conn in requests.blocked {
+            if self.nodes[worker].sockets.end(conn).is_some() {
+                self.handle(ctx, worker, Input::Blocked { conn });
             }
         }
         self.schedule(ctx, worker);
@@ -360,10 +360,10 @@ impl Pooler {
         }
         let node = &mut self.nodes[worker];
         if node.rng.chance(self.shared.freezes)
-            && let Some(peer) = node.sockets.any(&mut node.rng)
-            && node.engine.refreeze(peer)
+            && let Some(conn) = node.sockets.any(&mut node.rng)
+            && node.engine.refreeze(conn)
         {
-            ctx.port(|| format!("w{worker} froze and thawed {peer:?}"));
+            ctx.port(|| format!("w{worker} froze and thawed {conn:?}"));
         }
     }
 
@@ -383,17 +383,17 @@ impl Pooler {
     fn help(&mut self, ctx: &mut Context, worker: u16, job: u64, work: Work) {
         let answer = match work {
             Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
-                Answer::Salted(salts::salted(&password, &salt, iterations))
+                WorkResult::Salted(salts::salted(&password, &salt, iterations))
             }
-            Work::CheckPassword(_) => Answer::Checked(Err("no user is known here".to_owned())),
-            Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
-            Work::LoadConfig(_) => Answer::Config(self.shared.load()),
-            Work::ApplyTls(config) => Answer::Config(weir_config::apply_tls(&config).map(Arc::new)),
-            Work::ChangeConfig(..) => Answer::Changed(Err(ChangeError::Fixed)),
-            Work::RecordConfig(_) => Answer::Recorded(None),
+            Work::CheckPassword(_) => WorkResult::Checked(Err("no user is known here".to_owned())),
+            Work::NameOfUser(uid) => WorkResult::UserName(Some(format!("user{uid}"))),
+            Work::LoadConfig(_) => WorkResult::Config(self.shared.load()),
+            Work::ApplyTls(config) => WorkResult::Config(weir_config::apply_tls(&config).map(Arc::new)),
+            Work::ChangeConfig(..) => WorkResult::Changed(Err(ChangeError::Fixed)),
+            Work::RecordConfig(_) => WorkResult::Recorded(None),
         };
         let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);
-        ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
+        ctx.queue.after(delay, Event::JobDone { worker, job, result: Box::new(answer) });
     }
 
     fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, message: Message, socket: Option<Handoff>) {
@@ -522,7 +522,7 @@ impl Shared {
 /// An input for the transcript; the lines of their senders show the bytes.
 fn describe(input: &Input<'_>) -> String {
     match input {
-        Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),
+        Input::Bytes { conn, bytes } => format!("{} bytes from {conn:?}", bytes.len()),
         Input::Message { from, socket, .. } => format!("message from w{}, socket {socket:?}", from.0),
         other => format!("{other:?}"),
     }

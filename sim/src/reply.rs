@@ -1,6 +1,6 @@
 //! Replies of a server as values: the modelled server encodes them, the modelled client compares with them.
 
-use weir_pgwire::{Column, ColumnType, put_back, tag};
+use weir_pgwire::{ResultColumn, ResultColumnType, put_back, tag};
 
 use crate::message::{Back, put_error, put_notice};
 use crate::postgres::language::{LOOKUP, row_text};
@@ -47,7 +47,7 @@ impl Reply {
             Reply::Bare(tag::back::COPY_OUT) => put_back::copy_out(buf, 1),
             Reply::Bare(tag) => buf.extend_from_slice(&[*tag, 0, 0, 0, 4]),
             Reply::RowDescription(LOOKUP) => {
-                let column = |name| Column { name, kind: ColumnType::Text };
+                let column = |name| ResultColumn { name, kind: ResultColumnType::Text };
                 put_back::row_description(buf, &[column("user"), column("secret")]);
             }
             Reply::Secret(user) => {
@@ -55,7 +55,7 @@ impl Reply {
                 put_back::data_row(buf, &[Some(user.as_bytes()), secret.as_deref().map(str::as_bytes)]);
             }
             Reply::RowDescription(name) => {
-                put_back::row_description(buf, &[Column { name, kind: ColumnType::Text }]);
+                put_back::row_description(buf, &[ResultColumn { name, kind: ResultColumnType::Text }]);
             }
             Reply::ParameterDescription(count) => put_back::parameter_description(buf, &vec![25; *count]),
             Reply::Row(text) | Reply::State(text) => put_back::data_row(buf, &[Some(text.as_bytes())]),

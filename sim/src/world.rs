@@ -194,11 +194,11 @@ impl World {
                 SocketEvent::Ending => {}
                 _ => self.postgres.gone(&mut self.ctx, number),
             },
-            Owner::Engine(worker, peer) => {
+            Owner::Engine(worker, conn) => {
                 if event == SocketEvent::Bytes {
                     self.cancel_arrived(end.peer());
                 }
-                self.pooler.socket_event(&mut self.ctx, worker, peer, &event, bytes);
+                self.pooler.socket_event(&mut self.ctx, worker, conn, &event, bytes);
             }
             Owner::None => {}
         }
@@ -311,7 +311,7 @@ impl World {
         if open > 0 || alive > 0 {
             let ends: Vec<String> = self.ctx.net.open_ends().take(8).map(|e| format!("{e:?}")).collect();
             let what = format!("{open} connections and {alive} server processes remain: {}", ends.join(", "));
-            self.ctx.violated(Checker::NoPeerLeaks, || what);
+            self.ctx.violated(Checker::NoConnLeaks, || what);
         }
     }
 }
@@ -372,7 +372,7 @@ mod tests {
     fn what_stays_open_is_caught() {
         // At some of these moments a client is connected.
         let cut_short = |at: u64| checker(Rules::default(), State::Up, &[(at * 5_000, Act::End)]);
-        assert!((1..50).any(|at| cut_short(at) == Some(Checker::NoPeerLeaks)));
+        assert!((1..50).any(|at| cut_short(at) == Some(Checker::NoConnLeaks)));
     }
 
     #[test]

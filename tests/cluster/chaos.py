@@ -485,8 +485,8 @@ class World:
         """What the console, the API and the metrics of a node show while another is frozen, and afterwards."""
         seen, frozen = self.nodes[0], self.nodes[4]
         frozen.process.send_signal(signal.SIGSTOP)
-        # Nobody fences a node that has its floor alone: it stays silent.
-        until(8 * LEASE, lambda: seen.states().get(frozen.name) in ("silent", "lost"), f"{frozen.name} is frozen, and shown as a member")
+        # Nobody fences a node that has its floor alone: it stays late.
+        until(8 * LEASE, lambda: seen.states().get(frozen.name) in ("late", "lost"), f"{frozen.name} is frozen, and shown as a member")
         frozen.process.send_signal(signal.SIGCONT)
         members = {node.name: "member" for node in self.nodes}
         until(8 * LEASE, lambda: seen.states() == members, "not all nodes are shown as members")

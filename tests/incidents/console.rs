@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_tests::{ADMIN, Mode, Setup, Site, WATCHER, account, users};
 
 use crate::report::Report;
@@ -25,7 +25,7 @@ enum Role {
 const ROLES: [Role; 5] = [Role::Admin, Role::Stats, Role::Client, Role::WrongPassword, Role::Unknown];
 
 impl Role {
-    fn params(self, site: &Site, console: &str) -> Params {
+    fn params(self, site: &Site, console: &str) -> ConnectParams {
         let (user, password) = match self {
             Role::Admin => ADMIN,
             Role::Stats => WATCHER,

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_pgclient::{Connection, Error};
-use weir_pgwire::{Auth, backend, put_front, tag};
+use weir_pgwire::{AuthRequest, backend, put_front, tag};
 use weir_tests::{ADMIN, Mode, Setup, Site, users};
 
 use crate::report::{Report, size};
@@ -66,7 +66,7 @@ fn reach(site: &Site, state: State, database: &str) -> Connection {
                 });
                 client.send_bytes(&first).unwrap();
                 let frame = client.read_frame(TIMEOUT).unwrap();
-                assert!(matches!(backend::authentication(&frame.body), Ok(Auth::SaslContinue(_))));
+                assert!(matches!(backend::authentication(&frame.body), Ok(AuthRequest::SaslContinue(_))));
             }
         }
     }
@@ -124,7 +124,8 @@ fn send(site: &Site, state: State, database: &str, name: &str, message: &[u8]) {
     }
     while let Ok(Some(head)) = weir_pgwire::Head::parse(rest) {
         let Some(body) = rest.get(weir_pgwire::HEAD..head.total()) else { break };
-        let welcome = head.tag == tag::back::AUTHENTICATION && matches!(backend::authentication(body), Ok(Auth::Ok));
+        let welcome =
+            head.tag == tag::back::AUTHENTICATION && matches!(backend::authentication(body), Ok(AuthRequest::Ok));
         let more = [tag::back::READY, tag::back::DATA_ROW, tag::back::BACKEND_KEY_DATA].contains(&head.tag);
         assert!(!welcome && !more, "{state:?}: {name}: {}", bytes.escape_ascii());
         rest = &rest[head.total()..];

@@ -1,6 +1,6 @@
 //! State that one client leaves on a server is gone for the next client.
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Batch, Ini, Mode, PgBouncer, Postgres, Setup, Site, ask, users};
 
 use crate::report::Report;
@@ -52,7 +52,7 @@ const SNAPSHOT: &str = "
 
 /// Leaves each kind in each way, then inspects the same server as the next client. Returns the state that was not there
 /// at first.
-fn found(params: &Params, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
+fn found(params: &ConnectParams, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
     let connect = || Connection::connect(params).unwrap_or_else(|error| panic!("{error}"));
     let look = |client: &mut Connection| client.value(SNAPSHOT).unwrap_or_else(|error| panic!("{error}")).unwrap();
     let clean = look(&mut connect());

@@ -1,6 +1,6 @@
 //! Secrets from the server (auth_query): no client's SQL runs in the lookup, and expiry dates are checked.
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_tests::{Ini, Mode, PgBouncer, Postgres, Setup, Site, User, users};
 
 use crate::report::Report;
@@ -46,7 +46,7 @@ fn has_run(superuser: &mut Connection) -> bool {
 }
 
 /// Startup parameters by which an unauthenticated client might get SQL to run in the lookup of its secret.
-fn hostile(params: &Params) -> Vec<Params> {
+fn hostile(params: &ConnectParams) -> Vec<ConnectParams> {
     let path = "evil, pg_catalog";
     let mut all: Vec<_> = ["search_path", "SEARCH_PATH", "\"search_path\"", "_pq_.search_path"]
         .iter()
@@ -71,7 +71,7 @@ fn hostile(params: &Params) -> Vec<Params> {
 }
 
 /// Logs in as unknown users with wrong passwords and all hostile parameters.
-fn try_hostile_logins(params: impl Fn(&str) -> Params) -> usize {
+fn try_hostile_logins(params: impl Fn(&str) -> ConnectParams) -> usize {
     let mut tried = 0;
     for user in [users::APP.name, "nobody", ASKER.name] {
         for params in hostile(&params(user)) {
@@ -164,7 +164,7 @@ fn an_expired_password_is_refused() {
             superuser.query_all(&sql).unwrap();
         }
     }
-    let try_with = |params: Params| Connection::connect(&params.password("its password")).map(drop);
+    let try_with = |params: ConnectParams| Connection::connect(&params.password("its password")).map(drop);
     let mut refused = 0;
     for (auth, kinds) in [("plain", &["md5", "scram"][..]), ("md5", &["md5", "scram"]), ("scram-sha-256", &["scram"])] {
         let setup = Setup::new(Mode::Transaction).auth(auth).auth_line("failure_delay = 0");

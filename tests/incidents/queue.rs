@@ -54,7 +54,7 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
     let refusal = loop {
         match waiting.read_frame(Duration::from_secs(30)) {
             Ok(frame) if line_of(&frame).starts_with("Error") => {
-                break weir_pgclient::ServerError::read(&frame.body).unwrap();
+                break weir_pgclient::ServerErrorFields::read(&frame.body).unwrap();
             }
             Ok(_) => {}
             Err(error) => panic!("{error}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_auth::{ScramClient, ScramKeys, ScramServer, ScramVerifier, salt_password};
 use weir_pgclient::{Connection, Error};
-use weir_pgwire::{Auth, backend, put_back, put_front, tag};
+use weir_pgwire::{AuthRequest, backend, put_back, put_front, tag};
 use weir_tests::{Mode, Setup, Site, body_text, users};
 
 use crate::report::{Report, size};
@@ -87,7 +87,7 @@ fn client_login(
         Err(Error::Timeout) => return Err("silence".into()),
         Err(_) => return Ok(false),
     };
-    let Ok(Auth::SaslContinue(challenge)) = backend::authentication(&frame.body) else {
+    let Ok(AuthRequest::SaslContinue(challenge)) = backend::authentication(&frame.body) else {
         return Err("neither a challenge nor an error".into());
     };
     // An odd but valid first message is answered, but its sender can't continue.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_pgwire::{First, Head, put_back, put_front, startup};
 use weir_tests::{Batch, Mode, Setup, Site, body_text, line_of, users};
 
@@ -127,7 +127,7 @@ pub(crate) fn site(port: u16, cases: &[Case]) -> Site {
 }
 
 /// The replies to a client of this case: it logs in, sends a simple and an extended query, and disconnects.
-pub(crate) fn read_replies(params: &Params) -> Vec<String> {
+pub(crate) fn read_replies(params: &ConnectParams) -> Vec<String> {
     let Ok(mut client) = Connection::open(params) else { return vec!["Closed".into()] };
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 0);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_pgwire::tag;
 use weir_tests::{Batch, Ini, PgBouncer, Postgres, Rng, Setup, Site, line_of, users};
 use weir_tests::{Database, Mode};
@@ -202,7 +202,7 @@ struct Tally {
 }
 
 /// All habits at once, each with its own clients, and an ALTER TABLE after half of the rounds.
-fn run(params: &Params, database: &Database, rounds: usize) -> Result<Tally, String> {
+fn run(params: &ConnectParams, database: &Database, rounds: usize) -> Result<Tally, String> {
     let tally = Tally::default();
     let mut owner = database.superuser();
     owner.query_all("CREATE TABLE wide AS SELECT 1 AS a; GRANT ALL ON wide TO PUBLIC").unwrap();
@@ -226,7 +226,13 @@ fn run(params: &Params, database: &Database, rounds: usize) -> Result<Tally, Str
     Ok(tally)
 }
 
-fn one_client(params: &Params, number: usize, rounds: usize, halfway: &AtomicU32, tally: &Tally) -> Result<(), String> {
+fn one_client(
+    params: &ConnectParams,
+    number: usize,
+    rounds: usize,
+    halfway: &AtomicU32,
+    tally: &Tally,
+) -> Result<(), String> {
     let client = Connection::connect(params).map_err(|error: Error| error.to_string())?;
     let habit = HABITS[number % HABITS.len()];
     let mut driver = Driver { habit, number, client, prepared: Default::default(), uses: Default::default() };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::raise_descriptors;
 use weir_tests::{ADMIN, Database, Ini, Mode, PgBouncer, Postgres, Rng, Setup, Tap, users, within};
 
@@ -52,7 +52,7 @@ impl Counts {
 }
 
 /// Connects and sends queries with pauses; gives up after a second without an answer, and reconnects at once.
-fn client(params: &Params, number: u32, think: Duration, counts: &Counts) {
+fn client(params: &ConnectParams, number: u32, think: Duration, counts: &Counts) {
     let mut rng = Rng::new(u64::from(number));
     let mut connection = None;
     // Not all at the same moment.
@@ -112,7 +112,7 @@ struct Outcome {
     shut_out: u32,
 }
 
-fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, scale: &Scale) -> Outcome {
+fn storm(postgres: &Postgres, tap: &Tap, params: &ConnectParams, console: &ConnectParams, scale: &Scale) -> Outcome {
     raise_descriptors();
     let counts = Counts::default();
     let slowest = AtomicU64::new(0);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Ini, Mode, NameServer, Postgres, Site, Tap, eventually, users, within};
 
 use crate::report::{Report, size};
@@ -41,7 +41,7 @@ fn make_read_only(postgres: &Postgres) {
 }
 
 /// Writes until stopped, as an application does: a broken connection is replaced, an error is retried.
-fn write(params: &Params, stop: &AtomicBool, attempts: &Mutex<Vec<Attempt>>) {
+fn write(params: &ConnectParams, stop: &AtomicBool, attempts: &Mutex<Vec<Attempt>>) {
     let mut client = None;
     while !stop.load(Ordering::Relaxed) {
         let outcome = match client.take() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::raise_descriptors;
 use weir_pgwire::put_front;
 use weir_tests::{Certificates, Mode, Setup, Site, encrypting_postgres, eventually, users};
@@ -116,7 +116,7 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
 /// Idle connections without a login use all client slots. Operators can still log in over the Unix socket at once;
 /// clients and administrators by TCP as soon as the first idle connection has reached its timeout of a few seconds.
 #[test]
-fn silent_connections_keep_neither_operators_nor_clients_out() {
+fn connections_that_send_nothing_keep_neither_operators_nor_clients_out() {
     let report = Report::begin();
     let setup =
         Setup::new(Mode::Transaction).general("max_clients = 40").listen("defer_accept = false").console_by_socket();
@@ -136,12 +136,12 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
             client.value("SELECT 1").map_err(|error| error.to_string())
         });
     }
-    let admin = Params::tcp(([127, 0, 0, 1], site.weir().port()).into(), weir_tests::ADMIN.0, "weir");
+    let admin = ConnectParams::tcp(([127, 0, 0, 1], site.weir().port()).into(), weir_tests::ADMIN.0, "weir");
     eventually("an administrator by TCP", || {
         let console = Connection::connect(&admin.clone().password(weir_tests::ADMIN.1));
         console.and_then(|mut console| console.query("SHOW VERSION")).map_err(|error| error.to_string())
     });
-    report.figure(format!("{kept} silent connections for 40 slots, operators and clients logged in"));
+    report.figure(format!("{kept} connections that send nothing for 40 slots, operators and clients logged in"));
 }
 
 /// Each of many unauthenticated clients sends as much as it can: the beginning of a long startup packet, of a password,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_pglocal::{Account, Auth, Caretaker, Options, Server, TempFolder};
+use weir_pglocal::{Account, Auth, Options, Reaper, Server, TempFolder};
 use weir_tests::weir_binary;
 
 /// After this long for each page, packages included, the pages of a test are given up as stuck.
@@ -42,7 +42,7 @@ pub(crate) fn play_on_server(pages: &[&str]) {
 /// A folder in which pages run, with Weir in `PATH`, and perhaps a PostgreSQL.
 struct Scene {
     folder: TempFolder,
-    caretaker: Caretaker,
+    reaper: Reaper,
     account: Option<Account>,
     server: Option<Server>,
     /// The ports of the pages, each with the one that this test uses instead.
@@ -53,11 +53,11 @@ impl Scene {
     fn new(server: Option<Server>) -> Scene {
         let account = Account::to_drop_to().unwrap_or_else(|error| panic!("{error}"));
         let folder = TempFolder::owned_by(account.as_ref()).unwrap_or_else(|error| panic!("{error}"));
-        let caretaker = Caretaker::of(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        let reaper = Reaper::of(folder.path()).unwrap_or_else(|error| panic!("{error}"));
         let mut ports: Vec<_> =
             ["5433", "6432", "6433", "8432", "8433"].into_iter().map(|port| (port, free_port())).collect();
         ports.extend(server.as_ref().map(|server| ("5432", server.port().to_string())));
-        Scene { folder, caretaker, account, server, ports }
+        Scene { folder, reaper, account, server, ports }
     }
 
     fn run(&self, pages: &[&str]) {
@@ -87,7 +87,7 @@ impl Scene {
         let faults: Vec<String> =
             blocks.iter().enumerate().filter_map(|(n, block)| fault(block, n, &outputs)).collect();
         let logs = Scene::logs(&blocks, &outputs);
-        self.caretaker.clear();
+        self.reaper.clear();
         let ended = if status.success() {
             String::new()
         } else {

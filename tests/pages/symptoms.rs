@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_tests::{Mode, Setup, Site, eventually, users};
 
 const PAGE: &str = include_str!("../../docs/troubleshooting.md");
@@ -16,13 +16,13 @@ fn page_says(text: &str) {
 }
 
 /// What a client gets when it logs in and runs a query.
-fn outcome(params: &Params) -> Result<(), Error> {
+fn outcome(params: &ConnectParams) -> Result<(), Error> {
     Connection::connect(params)?.query("SELECT 1").map(|_| ())
 }
 
 /// That a client gets an error whose message the page quotes.
 #[track_caller]
-fn is_refused(params: &Params, quoted: &str) {
+fn is_refused(params: &ConnectParams, quoted: &str) {
     page_says(quoted);
     let error = outcome(params).expect_err(quoted);
     let message = error.server().unwrap_or_else(|| panic!("{error:?}")).message.clone();

@@ -13,7 +13,7 @@ const AUTH = '[auth]\ntype = "trust"\n';
 const node = (name, state, revision, refused = '') => ({
   name, version: '1.0.0', state, config_revision: revision, config_refused: refused, heartbeat_unchanged_seconds: state === 'lost' ? 75 : 0,
 });
-const share = (name, share, lacks, oldest) => ({ node: name, share, floor: 1, lacks, oldest_wait_seconds: oldest });
+const share = (name, share, shortfall, oldest) => ({ node: name, share, floor: 1, shortfall, oldest_wait_seconds: oldest });
 const CLUSTER = {
   cluster: 'demo', node: 'node1', standing: 'member', config_revision: 9, config_refused: '',
   nodes: [node('node1', 'member', 9), node('node2', 'member', 7, 'revision 9: /etc/weir/app.password: No such file or directory'), node('node3', 'lost', 7)],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pgclient::Params;
+use weir_pgclient::ConnectParams;
 use weir_tests::{Postgres, User, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, compare, differ, same};
@@ -17,7 +17,7 @@ fn setup() -> Setup {
 }
 
 /// With a short timeout.
-fn short_timeout(params: Params) -> Params {
+fn short_timeout(params: ConnectParams) -> ConnectParams {
     params.timeout(Duration::from_secs(3))
 }
 

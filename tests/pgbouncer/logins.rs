@@ -1,7 +1,7 @@
 //! Which clients each `auth_type` accepts, and the errors for the others.
 
-use weir_pgclient::{Connection, Params};
-use weir_pgwire::{Auth, backend, put_front, tag};
+use weir_pgclient::{ConnectParams, Connection};
+use weir_pgwire::{AuthRequest, backend, put_front, tag};
 use weir_tests::{ADMIN, Postgres, body_text, line_of, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, error_line, same};
@@ -27,7 +27,7 @@ fn try_all(site: &Site, facts: &mut Facts) {
 }
 
 /// The request in the first message after the startup message.
-fn asked(params: &Params) -> String {
+fn asked(params: &ConnectParams) -> String {
     let mut connection = Connection::open(params).unwrap_or_else(|error| panic!("{params:?}: {error}"));
     let mut message = Vec::new();
     put_front::startup(&mut message, &[("user", &params.user), ("database", &params.database)], 0);
@@ -37,10 +37,10 @@ fn asked(params: &Params) -> String {
         return line_of(&frame);
     }
     match backend::authentication(&frame.body).expect("it is well-formed") {
-        Auth::Ok => "nothing".to_owned(),
-        Auth::Cleartext => "password".to_owned(),
-        Auth::Md5(_) => "md5".to_owned(),
-        Auth::Sasl(mechanisms) => mechanisms.map(body_text).collect::<Vec<_>>().join(" "),
+        AuthRequest::Ok => "nothing".to_owned(),
+        AuthRequest::Cleartext => "password".to_owned(),
+        AuthRequest::Md5(_) => "md5".to_owned(),
+        AuthRequest::Sasl(mechanisms) => mechanisms.map(body_text).collect::<Vec<_>>().join(" "),
         _ => "something else".to_owned(),
     }
 }

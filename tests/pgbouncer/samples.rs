@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::Postgres;
 
 use crate::harness::{Facts, Setup, Site, compare};
@@ -83,7 +83,7 @@ fn known(text: &str, beside: &[(&str, &str)]) -> Vec<String> {
     keys.filter(|key| !OWN.contains(&key.as_str())).collect()
 }
 
-fn look(facts: &mut Facts, params: &Params, known: &[String]) {
+fn look(facts: &mut Facts, params: &ConnectParams, known: &[String]) {
     let mut console = Connection::connect(params).unwrap_or_else(|error| panic!("{params:?}: {error}"));
     let databases = console.query("SHOW DATABASES").expect("it answers");
     // The console's own row has limits without a meaning.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Batch, eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};
@@ -14,7 +14,7 @@ fn first(site: &Site, facts: &mut Facts, name: &str, bytes: &[u8]) {
     facts.rest(name, &mut connection);
 }
 
-fn with(site: &Site, name: &str, value: &str) -> Params {
+fn with(site: &Site, name: &str, value: &str) -> ConnectParams {
     site.params(users::APP, "app").option(name, value)
 }
 

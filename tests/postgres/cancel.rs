@@ -166,8 +166,8 @@ fn each_of_many_pipelined_queries_is_cancelled_by_a_request_of_its_own() {
         let mut ignored = 0;
         for number in 0..10 {
             canceller.cancel().unwrap();
-            // PostgreSQL ignores a signal that arrives before the backend has read the query. On a busy machine it does so
-            // for one or two in a hundred requests, of direct connections, too.
+            // PostgreSQL ignores a signal that arrives before the backend has read the query. On a busy machine it does
+            // so for one or two in a hundred requests, of direct connections, too.
             let first = loop {
                 match client.read_frame(Duration::from_secs(5)) {
                     Ok(frame) => break frame,

@@ -1,7 +1,7 @@
 //! What a client is given at its login, and what its RESET returns to: through a pool as directly, whatever became of
 //! the servers.
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Batch, Mode, Postgres, Setup, Site, Weir, ask, eventually, users};
 
 /// What servers report that an operator can change.
@@ -27,7 +27,7 @@ fn value(client: &mut Connection, name: &str) -> String {
 }
 
 /// Waits until a new client is given this, as one is past the pool.
-fn is_given(pooled: &Params, direct: &Params, name: &str, expected: &str) {
+fn is_given(pooled: &ConnectParams, direct: &ConnectParams, name: &str, expected: &str) {
     eventually(name, || {
         let given =
             [pooled, direct].map(|params| Connection::connect(params).unwrap().parameter(name).map(str::to_owned));

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_pgwire::put_front;
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
@@ -39,8 +39,8 @@ fn logged(site: &Site, text: &str) {
 }
 
 /// How a user connects by the Unix socket, whose folder is Weir's own.
-fn local(site: &Site, user: User) -> Params {
-    Params::unix(site.weir().folder(), site.weir().port(), user.name, "app").password(user.password)
+fn local(site: &Site, user: User) -> ConnectParams {
+    ConnectParams::unix(site.weir().folder(), site.weir().port(), user.name, "app").password(user.password)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_peer_logs_in_as_its_ident_map_says() {
 fn the_owner_of_the_process_administers_it_by_the_unix_socket_also_while_a_shutdown_waits() {
     let site = Site::with(Setup::new(Mode::Transaction).listen("unix_socket_dir = \"{folder}\""), Mode::Transaction);
     let weir = site.weir();
-    let owner = Params::unix(weir.folder(), weir.port(), "pgbouncer", "pgbouncer");
+    let owner = ConnectParams::unix(weir.folder(), weir.port(), "pgbouncer", "pgbouncer");
     let mut console = Connection::connect(&owner).unwrap();
     assert!(!console.query("SHOW POOLS").unwrap().columns.is_empty());
     let client = site.connect();

@@ -116,7 +116,7 @@ fn a_pool_is_healthy_once_a_login_has_succeeded_and_until_then_not_tried_yet() {
     let (_, metrics) = api.ask("GET", "/metrics", "");
     assert!(metrics.contains("weir_pool_health{database=\"app\",user=\"app\",state=\"healthy\"} 1"), "{metrics}");
     assert!(metrics.contains("state=\"not tried yet\"} 0"), "{metrics}");
-    let wrong = weir_pgclient::Params { database: "wrong".to_owned(), ..site.params() };
+    let wrong = weir_pgclient::ConnectParams { database: "wrong".to_owned(), ..site.params() };
     assert!(weir_pgclient::Connection::connect(&wrong).is_err());
     eventually("its login was tried", || match state("wrong") {
         (found, true) if found == "login rejected" => Ok(()),
@@ -150,7 +150,7 @@ fn a_frozen_server_is_not_answering_for_all_its_pools_and_never_a_small_pool() {
     let more = format!("[pools.other]\n{at}user = \"truster\"\n\n{}", api.section());
     let setup = Setup::new(Mode::Transaction).size(1).more(&more);
     let site = Site::on(&postgres, setup, Mode::Transaction);
-    let other = weir_pgclient::Params { database: "other".to_owned(), ..site.params() };
+    let other = weir_pgclient::ConnectParams { database: "other".to_owned(), ..site.params() };
     let (mut one, mut two) = (site.connect(), site.connect());
     let mut third = weir_pgclient::Connection::connect(&other).unwrap();
     for client in [&mut one, &mut two, &mut third] {

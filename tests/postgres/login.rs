@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error};
-use weir_pgwire::{Auth, backend, put_front, tag};
+use weir_pgwire::{AuthRequest, backend, put_front, tag};
 use weir_tests::{Ini, Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -88,15 +88,15 @@ fn exchange(site: &Site, user: &str, password: &str) -> Vec<String> {
     assert_eq!(frame.tag, tag::back::AUTHENTICATION);
     let mut reply = Vec::new();
     match backend::authentication(&frame.body).unwrap() {
-        Auth::Cleartext => {
+        AuthRequest::Cleartext => {
             transcript.push("Cleartext".to_owned());
             put_front::password(&mut reply, password.as_bytes());
         }
-        Auth::Md5(_) => {
+        AuthRequest::Md5(_) => {
             transcript.push("Md5".to_owned());
             put_front::password(&mut reply, b"md500112233445566778899aabbccddeeff");
         }
-        Auth::Sasl(names) => {
+        AuthRequest::Sasl(names) => {
             transcript.push(format!("Sasl {:?}", names.map(body_text).collect::<Vec<_>>()));
             put_front::sasl_initial(&mut reply, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
         }
@@ -104,7 +104,7 @@ fn exchange(site: &Site, user: &str, password: &str) -> Vec<String> {
     }
     client.send_bytes(&reply).unwrap();
     let frame = client.read_frame(TIMEOUT).unwrap();
-    if let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) {
+    if let Ok(AuthRequest::SaslContinue(data)) = backend::authentication(&frame.body) {
         let data = body_text(data);
         let parts: Vec<_> = data.split(',').map(|part| format!("{}{}", &part[..2], part.len())).collect();
         let iterations = data.rsplit(',').next().unwrap();
@@ -176,7 +176,7 @@ fn an_unknown_user_has_the_same_salt_each_time() {
         client.send_bytes(&packet).unwrap();
         client.read_frame(TIMEOUT).unwrap();
         let frame = client.read_frame(TIMEOUT).unwrap();
-        let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
+        let Ok(AuthRequest::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
         body_text(data).split(',').nth(1).unwrap().to_owned()
     };
     assert_eq!(salt("zzz"), salt("zzz"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 use weir_pgwire::{HEAD, Head};
 use weir_tests::{Batch, Rng, Site, line_of};
 
@@ -75,7 +75,7 @@ fn changed(original: &[u8], rng: &mut Rng) -> Vec<u8> {
     message(head.tag, &body)
 }
 
-fn play(params: &Params, changed: &[u8]) -> Vec<String> {
+fn play(params: &ConnectParams, changed: &[u8]) -> Vec<String> {
     let mut client = Connection::connect(params).unwrap();
     let batch = Batch::new().parse("known", "SELECT $1::int").bind("", "known", &["7"]).raw(changed);
     let batch = batch.sync().query("SELECT 'alive'");

@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use weir_pgclient::{Connection, ServerError};
+use weir_pgclient::{Connection, ServerErrorFields};
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
 /// The counters of all pools together, in the order of the columns.
@@ -16,7 +16,7 @@ fn refusals(site: &Site) -> [u64; 5] {
 }
 
 /// The error of a client that runs a query in a pool.
-fn error_of(site: &Site, pool: &str, sql: &str) -> ServerError {
+fn error_of(site: &Site, pool: &str, sql: &str) -> ServerErrorFields {
     let params = site.weir().params("app", pool).password(users::APP.password);
     let outcome = Connection::connect(&params).and_then(|mut client| client.value(sql));
     outcome.expect_err("refused").server().expect("by words").clone()

@@ -102,8 +102,9 @@ fn every_tracked_parameter_follows_its_client_over_one_server() {
     let site = Site::transaction(1);
     let mut clients: Vec<_> = (0..3)
         .map(|number| {
-            let add =
-                |params: weir_pgclient::Params, (name, values): &(&str, [&str; 3])| params.option(name, values[number]);
+            let add = |params: weir_pgclient::ConnectParams, (name, values): &(&str, [&str; 3])| {
+                params.option(name, values[number])
+            };
             Connection::connect(&TRACKED.iter().fold(site.params(), add)).unwrap()
         })
         .collect();

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::free_port;
 use weir_pgwire::put_front;
 use weir_tests::{Database, Ini, Launch, Postgres, Weir, eventually, users};
@@ -47,7 +47,7 @@ impl Peers {
 
     /// A client of whichever process the system gives it.
     fn connect(&self) -> Connection {
-        let params = Params::new("127.0.0.1", self.port(), users::APP.name, "app").password(users::APP.password);
+        let params = ConnectParams::new("127.0.0.1", self.port(), users::APP.name, "app").password(users::APP.password);
         Connection::connect(&params).unwrap_or_else(|error| panic!("connect: {error}"))
     }
 
@@ -94,7 +94,7 @@ fn a_request_for_a_peer_that_is_unknown_dead_or_in_a_circle_ends_soon() {
         let pid = u32::from_be_bytes([0, low, high, 9]);
         put_front::cancel_request(&mut packet, pid, &[1, 2, 3, 0x10 | hops]);
         let began = Instant::now();
-        let address = Params::new("127.0.0.1", peers.port(), "x", "x");
+        let address = ConnectParams::new("127.0.0.1", peers.port(), "x", "x");
         let mut client = Connection::open(&address).unwrap();
         client.send_bytes(&packet).unwrap();
         assert!(client.read_bytes(Duration::from_secs(10)).is_err(), "nothing is answered");

@@ -224,7 +224,7 @@ fn clients_and_servers_may_use_unix_sockets() {
     let setup = Setup::new(Mode::Transaction).more(&more);
     let toml = setup.toml(&database).replace("[listen]\n", &listen);
     let weir = weir_tests::Weir::start(&toml, &setup.userlist());
-    let params = weir_pgclient::Params::unix(folder.path(), weir.port(), "app", "socket");
+    let params = weir_pgclient::ConnectParams::unix(folder.path(), weir.port(), "app", "socket");
     let mut client = Connection::connect(&params.password(weir_tests::users::APP.password)).unwrap();
     for _ in 0..3 {
         assert_eq!(client.value("SELECT inet_server_addr() IS NULL").unwrap().as_deref(), Some("t"));

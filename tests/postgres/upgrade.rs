@@ -50,7 +50,7 @@ impl Replaced {
         assert!(done, "{said}{errors}");
         let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
         self.pid = pid.unwrap_or_else(|| panic!("no process in {said:?}"));
-        Postgres::shared().server().caretaker().watch(self.pid);
+        Postgres::shared().server().reaper().watch(self.pid);
     }
 
     /// Has another process take over, and waits until nothing is left with the old process.
@@ -421,14 +421,14 @@ fn a_process_that_hangs_in_a_take_over_ends_and_the_old_one_accepts_again() {
 }
 
 #[test]
-fn a_process_whose_predecessor_is_killed_stays() {
+fn a_process_whose_old_process_is_killed_stays() {
     let weir = Replaced::new(setup(1));
     let folder = weir.site.weir().folder();
     let log = File::create(folder.join("new.log")).unwrap();
     let mut command = Command::new(weir_binary());
     command.args(["upgrade", "--foreground"]).arg(folder.join("weir.toml")).stderr(log);
     let mut new = command.spawn().unwrap();
-    Postgres::shared().server().caretaker().watch(new.id());
+    Postgres::shared().server().reaper().watch(new.id());
     eventually("it has the sockets", || {
         let log = weir.site.weir().log();
         if log.contains("asks to take over") { Ok(()) } else { Err(log) }
@@ -459,7 +459,7 @@ fn the_command_returns_to_a_caller_that_reads_its_errors_to_the_end_and_the_log_
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     weir.pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap();
-    Postgres::shared().server().caretaker().watch(weir.pid);
+    Postgres::shared().server().reaper().watch(weir.pid);
     weir.site.weir().wait_for_exit();
     assert!(weir.site.connect().query("SELECT 1").is_ok());
     eventually("the new process writes into the old one's log", || {
@@ -479,7 +479,7 @@ fn a_supervisor_hears_of_the_new_main_process_before_that_is_ready() {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     weir.pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap();
-    Postgres::shared().server().caretaker().watch(weir.pid);
+    Postgres::shared().server().reaper().watch(weir.pid);
     let hear = || {
         let mut buffer = [0; 256];
         let length = supervisor.recv(&mut buffer).unwrap();

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Api, Mode, Setup, Site, eventually, users, within};
 
 const SECRET: &str = "hunter2";
@@ -23,7 +23,7 @@ fn site(size: u32) -> (Site, Api) {
 
 fn named(site: &Site, name: &str) -> Connection {
     // Longer than anything here waits.
-    let params: Params = site.params().option("application_name", name).timeout(Duration::from_secs(180));
+    let params: ConnectParams = site.params().option("application_name", name).timeout(Duration::from_secs(180));
     Connection::connect(&params).unwrap()
 }
 

@@ -119,7 +119,7 @@ fn rules_of_the_hba_file_are_shown_with_the_users_that_they_name() {
     let (_postgres, site, api) = small(setup.file("hba.conf", &rules));
     let mut client = site.connect();
     client.query("SELECT 1").unwrap();
-    let entry = api.get("/api/v1/entry");
+    let entry = api.get("/api/v1/access-rules");
     assert_eq!((&entry["method"], &entry["rules_total"]), (&"hba".into(), &3.into()), "{entry}");
     assert_eq!(
         (&entry["rules"][0]["users"][0], &entry["rules"][1]["method"]),

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use weir_pgclient::Address;
-use weir_pgclient::Params;
+use weir_pgclient::ConnectParams;
 
 use crate::postgres::Postgres;
 
@@ -11,7 +11,7 @@ use crate::postgres::Postgres;
 #[derive(Clone, Debug)]
 pub struct Bench<'a> {
     /// Where pgbench connects.
-    pub target: &'a Params,
+    pub target: &'a ConnectParams,
     /// pgbench's own arguments.
     pub arguments: &'a [&'a str],
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::{Account, TempFolder, free_port};
 
 use crate::ini::Ini;
@@ -79,7 +79,7 @@ impl PgBouncer {
         command.arg(folder.path().join("pgbouncer.ini")).current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(output.try_clone().expect("a descriptor")).stderr(output);
         let child = command.spawn().unwrap_or_else(|error| panic!("run {command:?}: {error}"));
-        Postgres::shared().server().caretaker().watch(child.id());
+        Postgres::shared().server().reaper().watch(child.id());
         let pgbouncer = PgBouncer { child: Mutex::new(child), port, folder };
         eventually("PgBouncer listens", || {
             let opened = Connection::open(&pgbouncer.named("nobody", "app"));
@@ -89,13 +89,13 @@ impl PgBouncer {
     }
 
     /// How a client connects as a user of the server.
-    pub fn params(&self, user: User) -> Params {
+    pub fn params(&self, user: User) -> ConnectParams {
         self.named(user.name, "app").password(user.password)
     }
 
     /// How a client connects as any user, without a password.
-    pub fn named(&self, user: &str, database: &str) -> Params {
-        Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(10))
+    pub fn named(&self, user: &str, database: &str) -> ConnectParams {
+        ConnectParams::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(10))
     }
 
     /// PgBouncer's exit status, if it has ended.
@@ -116,6 +116,6 @@ impl Drop for PgBouncer {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = child.kill();
         let _ = child.wait();
-        Postgres::shared().server().caretaker().forget(child.id());
+        Postgres::shared().server().reaper().forget(child.id());
     }
 }

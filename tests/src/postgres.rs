@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::{Auth, Error, Options, Programs, Server};
 
 /// A user of the test servers.
@@ -119,7 +119,7 @@ impl Postgres {
     }
 
     /// How to reach a database directly, as one of the users.
-    pub fn params(&self, user: User, database: &str) -> Params {
+    pub fn params(&self, user: User, database: &str) -> ConnectParams {
         self.server.params(user.name, database).password(user.password)
     }
 

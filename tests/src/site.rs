@@ -1,6 +1,6 @@
 //! Where a suite runs: a database of its own, directly or through a Weir of its own.
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 
 use crate::ini::Ini;
 use crate::postgres::{Database, Postgres, User, users};
@@ -105,12 +105,12 @@ impl Site {
     }
 
     /// How `users::APP` connects.
-    pub fn params(&self) -> Params {
+    pub fn params(&self) -> ConnectParams {
         self.params_of(users::APP)
     }
 
     /// How a user connects.
-    pub fn params_of(&self, user: User) -> Params {
+    pub fn params_of(&self, user: User) -> ConnectParams {
         match &self.weir {
             Some(weir) => weir.params(user.name, "app").password(user.password),
             None => self.database.postgres().params(user, self.database.name()),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Answer, Connection, Error, Params};
+use weir_pgclient::{Answer, ConnectParams, Connection, Error};
 use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 
 use crate::build::weir_binary;
@@ -129,7 +129,7 @@ impl Weir {
         let mut child = self.child();
         let _ = child.kill();
         let _ = child.wait();
-        Postgres::shared().server().caretaker().forget(child.id());
+        Postgres::shared().server().reaper().forget(child.id());
     }
 
     /// Starts it again in its folder and on its port, after [`Weir::kill9`].
@@ -141,7 +141,7 @@ impl Weir {
     pub fn start_again(&self) {
         let config = self.folder.path().join(self.config);
         *self.child() = spawn(&config, &self.folder.path().join("log"), &Launch::default());
-        Postgres::shared().server().caretaker().watch(self.pid());
+        Postgres::shared().server().reaper().watch(self.pid());
         assert!(self.await_console(), "weir did not start again:\n{}", self.log());
     }
 
@@ -165,7 +165,7 @@ impl Weir {
             let child = Mutex::new(spawn(&folder.path().join(config), &folder.path().join("log"), launch));
             let checked_at_end = AtomicBool::new(false);
             let mut weir = Weir { child, folder, config, port, console, own_descriptors: 0, checked_at_end };
-            Postgres::shared().server().caretaker().watch(weir.pid());
+            Postgres::shared().server().reaper().watch(weir.pid());
             if weir.await_console() {
                 weir.own_descriptors = weir.descriptors_at_start().expect("the console answers");
                 weir.checked_at_end.store(true, Ordering::Relaxed);
@@ -200,15 +200,15 @@ impl Weir {
     }
 
     /// How to connect to a pool; the password is empty.
-    pub fn params(&self, user: &str, pool: &str) -> Params {
-        Params::tcp(([127, 0, 0, 1], self.port).into(), user, pool).timeout(Duration::from_secs(30))
+    pub fn params(&self, user: &str, pool: &str) -> ConnectParams {
+        ConnectParams::tcp(([127, 0, 0, 1], self.port).into(), user, pool).timeout(Duration::from_secs(30))
     }
 
     /// How the administrator connects to the console.
-    pub fn console_params(&self) -> Params {
+    pub fn console_params(&self) -> ConnectParams {
         match self.console {
             Console::Tcp => self.params(ADMIN.0, "weir").password(ADMIN.1),
-            Console::Socket => Params::unix(self.folder(), self.port, "pgbouncer", "weir"),
+            Console::Socket => ConnectParams::unix(self.folder(), self.port, "pgbouncer", "weir"),
         }
     }
 
@@ -392,7 +392,7 @@ impl Drop for Weir {
         let mut child = self.child();
         let _ = child.kill();
         let _ = child.wait();
-        Postgres::shared().server().caretaker().forget(child.id());
+        Postgres::shared().server().reaper().forget(child.id());
         drop(child);
         if failed_before || verdict.is_err() {
             let postgres = Postgres::shared().server().log();

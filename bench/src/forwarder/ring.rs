@@ -8,7 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use weir_uring::{Completion, Ended, Key, Report, Ring, RingSize};
+use weir_uring::{Completion, Ended, Key, Ring, RingSize, SendReport};
 
 use super::links::{Links, Side, is_free, wants_encryption};
 use super::{Options, log_in};
@@ -97,7 +97,7 @@ impl Forwarder {
             }
             for (to, bytes) in self.sends.drain(..) {
                 let Some(peer) = self.links.get(to) else { continue };
-                ring.send(peer.stream.as_fd(), Key::new(to as u64), bytes, Report::Later)?;
+                ring.send(peer.stream.as_fd(), Key::new(to as u64), bytes, SendReport::Later)?;
             }
         }
     }

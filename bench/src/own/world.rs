@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
-use weir_config::{Config, Method, Pool, SslMode};
+use weir_base::{ClientAddr, ConnId, Host, Span, Target, Time, WorkerId};
+use weir_config::{Config, Method, PoolConfig, SslMode};
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
-use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
+use weir_pgwire::{Of, ResultColumn, ResultColumnType, put_back, put_front};
 
 /// A client's requests, repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,22 +83,22 @@ struct Server {
 #[derive(Default)]
 struct Port {
     input: Vec<u8>,
-    peers: Vec<Option<Server>>,
+    conns: Vec<Option<Server>>,
     /// Servers that have unanswered requests.
-    owing: Vec<Peer>,
+    owing: Vec<ConnId>,
     /// The bytes for clients, in one buffer that is reused.
     to_clients: Vec<u8>,
-    connecting: Option<Peer>,
+    connecting: Option<ConnId>,
 }
 
 impl Port {
-    fn peer(&mut self, server: Option<Server>) -> Peer {
-        self.peers.push(server);
-        Peer::new(u32::try_from(self.peers.len() - 1).unwrap_or(u32::MAX), 1)
+    fn conn(&mut self, server: Option<Server>) -> ConnId {
+        self.conns.push(server);
+        ConnId::new(u32::try_from(self.conns.len() - 1).unwrap_or(u32::MAX), 1)
     }
 
-    fn write(&mut self, to: Peer, bytes: &[u8]) {
-        match &mut self.peers[to.slot as usize] {
+    fn write(&mut self, to: ConnId, bytes: &[u8]) {
+        match &mut self.conns[to.slot as usize] {
             Some(server) => {
                 if server.asked.is_empty() {
                     self.owing.push(to);
@@ -115,29 +115,29 @@ impl Port {
 }
 
 impl Io for Port {
-    fn forward(&mut self, to: Peer, range: Range<usize>) {
+    fn forward(&mut self, to: ConnId, range: Range<usize>) {
         let input = std::mem::take(&mut self.input);
         self.write(to, &input[range]);
         self.input = input;
     }
-    fn send(&mut self, to: Peer, bytes: &[u8]) {
+    fn send(&mut self, to: ConnId, bytes: &[u8]) {
         self.write(to, bytes);
     }
-    fn connect(&mut self, _: &Target) -> Peer {
-        let peer = self.peer(Some(Server::default()));
-        self.connecting = Some(peer);
-        peer
+    fn connect(&mut self, _: &Target) -> ConnId {
+        let conn = self.conn(Some(Server::default()));
+        self.connecting = Some(conn);
+        conn
     }
     fn look_up(&mut self, _: &Arc<str>) {}
-    fn close(&mut self, _: Peer) {}
-    fn pause(&mut self, _: Peer) {}
-    fn resume(&mut self, _: Peer) {}
-    fn detach(&mut self, _: Peer) {}
-    fn post(&mut self, _: WorkerId, _: Message, _: Option<Peer>) {}
-    fn help(&mut self, _: u64, _: Work) {}
-    fn start_tls(&mut self, _: Peer, _: Handshake) {}
+    fn close(&mut self, _: ConnId) {}
+    fn pause(&mut self, _: ConnId) {}
+    fn resume(&mut self, _: ConnId) {}
+    fn detach(&mut self, _: ConnId) {}
+    fn post(&mut self, _: WorkerId, _: Message, _: Option<ConnId>) {}
+    fn submit_job(&mut self, _: u64, _: Work) {}
+    fn start_tls(&mut self, _: ConnId, _: Handshake) {}
     fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
-    fn adopt(&mut self, _: &Arc<Config>) {}
+    fn apply_config(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, _: bool) {}
     fn answer(&mut self, _: u64, _: Response) {}
     fn exit(&mut self, _: i32) {}
@@ -147,7 +147,7 @@ impl Io for Port {
 pub(super) struct World {
     engine: Engine,
     port: Port,
-    clients: Vec<Peer>,
+    clients: Vec<ConnId>,
     asks: Vec<Vec<u8>>,
     /// Whether each request has another value.
     varies: bool,
@@ -218,7 +218,7 @@ impl World {
 
     /// The most Parse messages that a server was sent.
     pub(super) fn most_parses(&self) -> u32 {
-        self.port.peers.iter().flatten().map(|server| server.parses).max().unwrap_or_default()
+        self.port.conns.iter().flatten().map(|server| server.parses).max().unwrap_or_default()
     }
 
     pub(super) fn reset_clock(&mut self) {
@@ -246,45 +246,45 @@ impl World {
 
     fn servers_answer(&mut self) {
         loop {
-            if let Some(peer) = self.port.connecting.take() {
-                self.let_in(peer);
+            if let Some(conn) = self.port.connecting.take() {
+                self.let_in(conn);
             }
-            let Some(peer) = self.port.owing.pop() else { return };
+            let Some(conn) = self.port.owing.pop() else { return };
             let mut answer = std::mem::take(&mut self.answer);
             answer.clear();
-            if let Some(server) = &mut self.port.peers[peer.slot as usize] {
+            if let Some(server) = &mut self.port.conns[conn.slot as usize] {
                 server.answer(&mut answer);
             }
-            self.bytes(peer, &answer);
+            self.bytes(conn, &answer);
             self.answer = answer;
         }
     }
 
-    fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8]) {
         self.port.input.clear();
         self.port.input.extend_from_slice(bytes);
         let began = Instant::now();
-        turn(&mut self.engine, &mut self.port, Input::Bytes { peer, bytes });
+        turn(&mut self.engine, &mut self.port, Input::Bytes { conn, bytes });
         self.spent += began.elapsed();
         self.turns += 1;
     }
 
     fn log_in(&mut self) {
-        let peer = self.port.peer(None);
+        let conn = self.port.conn(None);
         let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
-        turn(&mut self.engine, &mut self.port, Input::Accepted { peer, from });
+        turn(&mut self.engine, &mut self.port, Input::Accepted { conn, from });
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
-        self.bytes(peer, &startup);
+        self.bytes(conn, &startup);
         self.servers_answer();
-        self.clients.push(peer);
+        self.clients.push(conn);
     }
 
-    fn let_in(&mut self, peer: Peer) {
+    fn let_in(&mut self, conn: ConnId) {
         let local = "127.0.0.1:5000".into();
-        turn(&mut self.engine, &mut self.port, Input::Connected { peer, local, remote: None });
-        self.port.owing.retain(|owing| *owing != peer);
-        if let Some(server) = &mut self.port.peers[peer.slot as usize] {
+        turn(&mut self.engine, &mut self.port, Input::Connected { conn, local, remote: None });
+        self.port.owing.retain(|owing| *owing != conn);
+        if let Some(server) = &mut self.port.conns[conn.slot as usize] {
             server.asked.clear();
         }
         let mut bytes = Vec::new();
@@ -292,7 +292,7 @@ impl World {
         put_back::parameter_status(&mut bytes, "TimeZone", "UTC");
         put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
         put_back::ready(&mut bytes, b'I');
-        self.bytes(peer, &bytes);
+        self.bytes(conn, &bytes);
     }
 }
 
@@ -364,7 +364,7 @@ impl Server {
 }
 
 fn describe(out: &mut Vec<u8>) {
-    put_back::row_description(out, &[Column { name: "abalance", kind: ColumnType::Int4 }]);
+    put_back::row_description(out, &[ResultColumn { name: "abalance", kind: ResultColumnType::Int4 }]);
 }
 
 fn row(out: &mut Vec<u8>) {
@@ -393,14 +393,14 @@ fn config(servers: u32) -> Config {
     config.limits.server_check_delay = Span::from_secs(3600);
     config.log.connections = false;
     let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
-    let pool = Pool {
+    let pool = PoolConfig {
         name: "db".into(),
         targets: vec![target],
         database: "db".into(),
         mode: config.mode,
         on_dirty: config.on_dirty,
         limits: config.limits.clone(),
-        ..Pool::default()
+        ..PoolConfig::default()
     };
     config.pools.insert("db".into(), Arc::new(pool));
     config
@@ -416,7 +416,7 @@ mod tests {
             let mut world = World::new(habit, 7, 3, 10);
             (0..10).for_each(|_| world.round());
             assert_eq!(world.transactions, 70, "{habit:?}");
-            let owed: usize = world.port.peers.iter().flatten().map(|server| server.asked.len()).sum();
+            let owed: usize = world.port.conns.iter().flatten().map(|server| server.asked.len()).sum();
             assert_eq!(owed, 0, "{habit:?}");
             // At least a client's piece and a server's for each query: no client was left waiting.
             assert!(world.turns >= 140, "{habit:?}: {} turns", world.turns);

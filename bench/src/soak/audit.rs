@@ -17,7 +17,7 @@ use weir_pglocal::proc;
 /// How long what was cut a moment ago may take to be noticed.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// Looks into the books.
+/// Compares the counts.
 #[derive(Debug)]
 pub(super) struct Auditor {
     console: Option<Connection>,
@@ -65,9 +65,9 @@ impl Auditor {
         if let Some(console) = &mut self.console {
             let mut show =
                 |what: &str| console.query(&format!("SHOW {what}")).map_err(|e| Error::at(format!("SHOW {what}"), e));
-            let books = Books { pools: show("POOLS")?, clients: show("CLIENTS")?, servers: show("SERVERS")? };
+            let counts = ShownCounts { pools: show("POOLS")?, clients: show("CLIENTS")?, servers: show("SERVERS")? };
             let stats = show("STATS_TOTALS")?;
-            books.check(world, &backends, &mut sight.faults);
+            counts.check(world, &backends, &mut sight.faults);
             self.check_growth(&stats, &mut sight.faults);
         }
         self.check_descriptors(world, &mut sight);
@@ -121,13 +121,13 @@ impl Auditor {
 }
 
 /// The console's tables.
-struct Books {
+struct ShownCounts {
     pools: Answer,
     clients: Answer,
     servers: Answer,
 }
 
-impl Books {
+impl ShownCounts {
     fn check(&self, world: &World, backends: &BTreeSet<String>, faults: &mut Vec<String>) {
         for (at, pool) in POOLS.iter().enumerate() {
             let counts = self.pool(pool.name);

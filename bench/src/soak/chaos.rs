@@ -68,7 +68,7 @@ fn command<'w>(
     };
     match rng.random_range(0..=9) {
         0 | 1 => {
-            // Never more than the plan, which the books are compared to.
+            // Never more than the plan, which the counts are compared to.
             let size = u32::try_from(rng.random_range(1..=u64::from(pool.size))).unwrap_or(1);
             if let Some(configuration) = configuration {
                 configuration.resize(name, size).map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use weir_pgclient::{Connection, Error, Frame, ServerError};
+use weir_pgclient::{Connection, Error, Frame, ServerErrorFields};
 use weir_pgwire::{TxStatus, backend, tag::back};
 
 use super::batch::{Batch, Expect, Script};
@@ -234,8 +234,8 @@ fn surprise(frame: &Frame, expected: &dyn std::fmt::Debug) -> Trouble {
     }
 }
 
-pub(super) fn error(frame: &Frame) -> Option<ServerError> {
-    if frame.tag == back::ERROR { ServerError::read(&frame.body).ok() } else { None }
+pub(super) fn error(frame: &Frame) -> Option<ServerErrorFields> {
+    if frame.tag == back::ERROR { ServerErrorFields::read(&frame.body).ok() } else { None }
 }
 
 /// The values of a row as text, NULL as nothing; none if it is no row.

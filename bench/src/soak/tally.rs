@@ -33,8 +33,8 @@ impl From<weir_pgclient::Error> for Trouble {
     }
 }
 
-impl From<weir_pgclient::ServerError> for Trouble {
-    fn from(error: weir_pgclient::ServerError) -> Self {
+impl From<weir_pgclient::ServerErrorFields> for Trouble {
+    fn from(error: weir_pgclient::ServerErrorFields) -> Self {
         let text = format!("{} {} {}", error.severity, error.sqlstate, error.message);
         match (error.severity.as_str(), error.sqlstate.as_str()) {
             _ if error.message.contains("query_wait_timeout") => Trouble::Stuck(text),
@@ -147,7 +147,7 @@ mod tests {
 
     fn error(severity: &str, sqlstate: &str, message: &str) -> Trouble {
         let (severity, sqlstate, message) = (severity.to_owned(), sqlstate.to_owned(), message.to_owned());
-        Trouble::from(weir_pgclient::ServerError { severity, sqlstate, message, detail: None, hint: None })
+        Trouble::from(weir_pgclient::ServerErrorFields { severity, sqlstate, message, detail: None, hint: None })
     }
 
     #[test]

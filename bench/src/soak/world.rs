@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use weir_pgclient::Params;
+use weir_pgclient::ConnectParams;
 
 use super::gate::Gate;
 use super::tally::Tally;
@@ -58,8 +58,8 @@ pub(super) struct World {
     pub(super) only: Vec<String>,
     /// What a client pauses on average between two acts.
     pub(super) pause: Duration,
-    params: Vec<Params>,
-    console: Params,
+    params: Vec<ConnectParams>,
+    console: ConnectParams,
     /// Clients that are logged in, a pool.
     open: [AtomicI64; POOLS.len()],
     consoles: AtomicI64,
@@ -87,11 +87,11 @@ impl World {
         SHARES[usize::try_from(client % 10).unwrap_or(0)]
     }
 
-    pub(super) fn params(&self, pool: PoolId) -> &Params {
+    pub(super) fn params(&self, pool: PoolId) -> &ConnectParams {
         &self.params[pool]
     }
 
-    pub(super) fn console(&self) -> &Params {
+    pub(super) fn console(&self) -> &ConnectParams {
         &self.console
     }
 

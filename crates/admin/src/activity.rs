@@ -62,7 +62,7 @@ pub struct BackendKey {
 
 /// A signal for a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
+pub enum BackendSignal {
     /// Cancels the backend's query (`pg_cancel_backend`).
     Cancel,
     /// Ends the backend's session (`pg_terminate_backend`).

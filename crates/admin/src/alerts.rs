@@ -91,7 +91,7 @@ pub struct FiredAlert {
 
 /// The alerts.
 #[derive(Debug, Default)]
-pub struct AlertBook {
+pub struct AlertStates {
     alerts: BTreeMap<AlertKey, Alert>,
 }
 
@@ -106,7 +106,7 @@ struct Alert {
     silenced: bool,
 }
 
-impl AlertBook {
+impl AlertStates {
     /// Takes the conditions of this moment, and returns the messages that are due. A condition is an alert after
     /// `hold`; a message is repeated after `repeat`, unless that is zero. A silenced alert has no message; if it still
     /// lasts when the silence ends, it has one then.
@@ -145,7 +145,7 @@ impl AlertBook {
 
     /// Takes over what fired in an earlier process: what still holds continues, and has no new message; the rest is
     /// over, with a message, after a minute.
-    pub fn take_over(&mut self, now: u64, fired: Vec<FiredAlert>) {
+    pub fn restore(&mut self, now: u64, fired: Vec<FiredAlert>) {
         let seen = now + (GONE_AFTER_START - GONE);
         for FiredAlert { condition, started, fired, sent } in fired.into_iter().take(MOST) {
             let key = condition.key.clone();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn seconds(
-        book: &mut AlertBook,
+        states: &mut AlertStates,
         range: std::ops::Range<u64>,
         holds: impl Fn(u64) -> bool,
         silent: bool,
@@ -238,7 +238,7 @@ mod tests {
         let at = |second: u64| (second, if holds(second) { down("app") } else { Vec::new() });
         let mut sent = Vec::new();
         for (second, conditions) in range.map(at) {
-            let due = book.observe(second * SECOND, conditions, HOLD, |_| silent);
+            let due = states.observe(second * SECOND, conditions, HOLD, |_| silent);
             sent.extend(due.iter().map(|notice| (second, notice.ended.is_some())));
         }
         sent
@@ -246,37 +246,37 @@ mod tests {
 
     #[test]
     fn a_condition_that_lasts_is_sent_once_repeated_and_ended() {
-        let mut book = AlertBook::default();
-        let sent = seconds(&mut book, 100..900, |second| second < 800, false);
+        let mut states = AlertStates::default();
+        let sent = seconds(&mut states, 100..900, |second| second < 800, false);
         assert_eq!(sent, [(130, false), (730, false), (814, true)]);
-        assert!(book.list().is_empty());
+        assert!(states.list().is_empty());
     }
 
     #[test]
     fn a_short_one_is_never_sent_and_one_that_flaps_is_one_alert() {
-        let mut book = AlertBook::default();
-        assert_eq!(seconds(&mut book, 0..100, |second| second % 25 != 0, false), []);
+        let mut states = AlertStates::default();
+        assert_eq!(seconds(&mut states, 0..100, |second| second % 25 != 0, false), []);
         let flaps = |second: u64| second < 240 || (second % 10 < 5 && second < 300);
-        assert_eq!(seconds(&mut book, 200..330, flaps, false), [(230, false), (309, true)]);
+        assert_eq!(seconds(&mut states, 200..330, flaps, false), [(230, false), (309, true)]);
     }
 
     #[test]
     fn a_condition_that_is_known_to_be_older_fires_at_once() {
         let mut condition = down("app");
         condition[0].since = 5 * SECOND;
-        let due = AlertBook::default().observe(60 * SECOND, condition, HOLD, |_| false);
+        let due = AlertStates::default().observe(60 * SECOND, condition, HOLD, |_| false);
         assert_eq!((due.len(), due[0].started), (1, 5 * SECOND));
     }
 
     #[test]
     fn a_silenced_alert_is_listed_and_sent_only_if_it_outlasts_the_silence() {
-        let mut book = AlertBook::default();
-        assert_eq!(seconds(&mut book, 0..60, |_| true, true), []);
-        assert_eq!((book.list()[0].state, book.firing().len()), (AlertState::Silenced, 0));
-        assert_eq!(seconds(&mut book, 60..70, |_| true, false), [(60, false)]);
-        let mut book = AlertBook::default();
+        let mut states = AlertStates::default();
+        assert_eq!(seconds(&mut states, 0..60, |_| true, true), []);
+        assert_eq!((states.list()[0].state, states.firing().len()), (AlertState::Silenced, 0));
+        assert_eq!(seconds(&mut states, 60..70, |_| true, false), [(60, false)]);
+        let mut states = AlertStates::default();
         assert_eq!(
-            seconds(&mut book, 0..90, |second| second < 50, true),
+            seconds(&mut states, 0..90, |second| second < 50, true),
             [],
             "it never was sent, so neither is its end"
         );
@@ -284,24 +284,24 @@ mod tests {
 
     #[test]
     fn an_alert_goes_on_after_a_restart_without_a_new_message_and_ends_with_one() {
-        let mut before = AlertBook::default();
+        let mut before = AlertStates::default();
         assert_eq!(seconds(&mut before, 0..100, |_| true, false), [(30, false)]);
         let fired = before.fired();
-        let mut after = AlertBook::default();
-        after.take_over(110 * SECOND, fired.clone());
+        let mut after = AlertStates::default();
+        after.restore(110 * SECOND, fired.clone());
         // For half a minute nothing is known of the pool.
         assert_eq!(seconds(&mut after, 110..400, |second| (140..300).contains(&second), false), [(314, true)]);
-        let mut gone = AlertBook::default();
-        gone.take_over(110 * SECOND, fired);
+        let mut gone = AlertStates::default();
+        gone.restore(110 * SECOND, fired);
         assert_eq!((gone.list()[0].started, gone.firing().len()), (0, 1));
         assert_eq!(seconds(&mut gone, 110..400, |_| false, false), [(170, true)]);
     }
 
     #[test]
     fn their_number_is_bounded() {
-        let mut book = AlertBook::default();
+        let mut states = AlertStates::default();
         let many = (0..2 * MOST).flat_map(|i| down(&i.to_string())).collect();
-        book.observe(0, many, HOLD, |_| false);
-        assert_eq!(book.list().len(), MOST);
+        states.observe(0, many, HOLD, |_| false);
+        assert_eq!(states.list().len(), MOST);
     }
 }

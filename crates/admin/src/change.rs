@@ -8,12 +8,12 @@ use std::sync::Arc;
 use weir_base::Target;
 use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
-use crate::activity::{Activity, BackendKey, ServerCapacity, Signal};
+use crate::activity::{Activity, BackendKey, BackendSignal, ServerCapacity};
 use crate::certificate::CertificateExpiry;
 
 /// The way by which a change of the configuration came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Via {
+pub enum ChangeSource {
     /// The control plane: a script or the panel.
     Api,
     /// SET or RELOAD at the console.
@@ -26,15 +26,15 @@ pub enum Via {
     Cluster,
 }
 
-impl Via {
+impl ChangeSource {
     /// The way's name in lists.
     pub fn name(self) -> &'static str {
         match self {
-            Via::Api => "api",
-            Via::Console => "console",
-            Via::Signal => "signal",
-            Via::Watch => "watch",
-            Via::Cluster => "cluster",
+            ChangeSource::Api => "api",
+            ChangeSource::Console => "console",
+            ChangeSource::Signal => "signal",
+            ChangeSource::Watch => "watch",
+            ChangeSource::Cluster => "cluster",
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct Author {
     /// The author's address; empty for a signal.
     pub from: String,
     /// The way by which the change came.
-    pub via: Via,
+    pub via: ChangeSource,
     /// The author's reason, if one was given.
     pub comment: Option<String>,
     /// The request of the control plane, as the audit log numbers it; 0 for others.
@@ -57,12 +57,12 @@ pub struct Author {
 impl Author {
     /// The author of a reload by a signal.
     pub fn signal() -> Author {
-        Author { user: None, from: String::new(), via: Via::Signal, comment: None, request: 0 }
+        Author { user: None, from: String::new(), via: ChangeSource::Signal, comment: None, request: 0 }
     }
 
     /// The author of a reload because a watched file has changed.
     pub fn watch() -> Author {
-        Author { via: Via::Watch, ..Author::signal() }
+        Author { via: ChangeSource::Watch, ..Author::signal() }
     }
 }
 
@@ -81,7 +81,7 @@ pub struct Adopted {
 
 /// What a change would do, without making it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Rehearsal {
+pub struct ChangePreview {
     /// The keys with another value.
     pub changes: Vec<KeyChange>,
     /// The effect of the change on pools and settings.
@@ -203,7 +203,7 @@ pub trait ConfigAccess: Send + Sync {
     ///
     /// # Errors
     /// The errors of the change itself; missing secrets are no error here.
-    fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
+    fn preview(&self, edit: &Edit) -> Result<ChangePreview, ChangeError> {
         let _ = edit;
         Err(ChangeError::Fixed)
     }
@@ -212,7 +212,7 @@ pub trait ConfigAccess: Send + Sync {
     ///
     /// # Errors
     /// The mistakes of the file.
-    fn rehearse_reload(&self) -> Result<Rehearsal, String> {
+    fn preview_reload(&self) -> Result<ChangePreview, String> {
         Err(ChangeError::Fixed.to_string())
     }
 
@@ -248,7 +248,7 @@ pub trait ConfigAccess: Send + Sync {
     ///
     /// # Errors
     /// As for [`activity`](ConfigAccess::activity); also that the pool's user may not do this.
-    fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {
+    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
         let _ = (backend, signal);
         Err(format!("the server of {pool} can't be reached from here"))
     }

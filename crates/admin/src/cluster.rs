@@ -41,7 +41,7 @@ pub struct ClusterNode {
     pub name: String,
     /// The program's version.
     pub version: String,
-    /// `member`, `silent` (the node's heartbeat is late), `lost` or `left`; of this process, `name in use` if another
+    /// `member`, `late` (the node's heartbeat), `lost` or `left`; of this process, `name in use` if another
     /// process has its name.
     pub state: &'static str,
     /// The revision of the cluster's configuration that the node runs; 0: its own file only.
@@ -76,7 +76,7 @@ pub struct ClusterShare {
     /// The part of `share` that the node keeps without a lease.
     pub floor: u32,
     /// How many server connections the node's clients lack.
-    pub lacks: u32,
+    pub shortfall: u32,
     /// How long the oldest of these clients has waited, within two seconds; zero: none lacks any.
     pub oldest_wait: Span,
 }

@@ -70,7 +70,7 @@ pub enum ShutdownMode {
 
 /// What a user of the console may do; a greater role may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Role {
+pub enum ConsoleRole {
     /// A user of `stats_users`: may read.
     Stats,
     /// A user of `admin_users`: may do everything.
@@ -162,11 +162,11 @@ fn set(key: &str, value: &str) -> Result<Command, CommandError> {
 
 impl Command {
     /// The role that the command needs: any for SHOW, except SHOW FDS, which shows secrets; all others need an admin.
-    pub fn needs(&self) -> Role {
+    pub fn needs(&self) -> ConsoleRole {
         match self {
-            Command::Show(Show::Fds) => Role::Admin,
-            Command::Show(_) | Command::SetParameter(_) => Role::Stats,
-            _ => Role::Admin,
+            Command::Show(Show::Fds) => ConsoleRole::Admin,
+            Command::Show(_) | Command::SetParameter(_) => ConsoleRole::Stats,
+            _ => ConsoleRole::Admin,
         }
     }
 
@@ -175,7 +175,7 @@ impl Command {
     /// # Errors
     ///
     /// [`CommandError::AdminNeeded`] if not.
-    pub fn permit(&self, role: Role) -> Result<(), CommandError> {
+    pub fn permit(&self, role: ConsoleRole) -> Result<(), CommandError> {
         if role >= self.needs() { Ok(()) } else { Err(CommandError::AdminNeeded) }
     }
 

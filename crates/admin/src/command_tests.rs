@@ -204,9 +204,9 @@ fn who_only_looks_may_show_all_but_descriptors_and_change_nothing() {
             _ => false,
         };
         let expected = if looks { Ok(()) } else { Err(CommandError::AdminNeeded) };
-        assert_eq!(command.permit(Role::Stats), expected, "{text}");
-        assert_eq!(command.permit(Role::Admin), Ok(()), "{text}");
-        assert_eq!(command.needs() == Role::Stats, looks, "{text}");
+        assert_eq!(command.permit(ConsoleRole::Stats), expected, "{text}");
+        assert_eq!(command.permit(ConsoleRole::Admin), Ok(()), "{text}");
+        assert_eq!(command.needs() == ConsoleRole::Stats, looks, "{text}");
     }
     assert_eq!(CommandError::AdminNeeded.to_string(), "admin access needed");
 }

@@ -23,7 +23,7 @@ use crate::show::Connections;
 
 /// A request to the workers.
 #[derive(Clone, Debug)]
-pub enum Request {
+pub enum ControlRequest {
     /// The merged report of all workers.
     Report,
     /// The merged report with the clients of each user, for which each worker walks over all of its clients.
@@ -52,20 +52,20 @@ pub enum Request {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub enum Reply {
-    /// To [`Request::Report`], [`Request::Users`] and [`Request::Statements`]: the report, and the configuration in
-    /// force.
+pub enum ControlReply {
+    /// To [`ControlRequest::Report`], [`ControlRequest::Users`] and [`ControlRequest::Statements`]: the report, and the
+    /// configuration in force.
     Report(Box<Report>, Arc<Config>),
-    /// To [`Request::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each record
-    /// was true when it was read; together they are no snapshot.
+    /// To [`ControlRequest::Connections`]: a page, maybe empty, and the next position; `None`: there are no more. Each
+    /// record was true when it was read; together they are no snapshot.
     Connections(Vec<SocketRecord>, Option<Cursor>),
-    /// To [`Request::SetShared`]: how many servers each of these pools has, and how many more it leaves to the process
-    /// that this one takes over from; no more are opened beyond the limits.
+    /// To [`ControlRequest::SetShared`]: how many servers each of these pools has, and how many more it leaves to the
+    /// process that this one takes over from; no more are opened beyond the limits.
     SharedOpen(Vec<(String, u32, u32)>),
-    /// To [`Request::Run`], [`Request::Reload`], [`Request::SetFaults`],
-    /// [`Request::SetFindings`] and [`Request::Log`]: done.
+    /// To [`ControlRequest::Run`], [`ControlRequest::Reload`], [`ControlRequest::SetFaults`],
+    /// [`ControlRequest::SetFindings`] and [`ControlRequest::Log`]: done.
     Done,
-    /// To [`Request::Change`]: stored, and applied by all workers; or why nothing was changed.
+    /// To [`ControlRequest::Change`]: stored, and applied by all workers; or why nothing was changed.
     Changed(Result<Persisted, ChangeError>),
 }
 
@@ -80,11 +80,11 @@ pub struct SharedLimits {
     pub pools: BTreeMap<String, SharedLimit>,
     /// Where requests to cancel find the clients of each node.
     pub peers: Arc<NodePeers>,
-    /// What the other process keeps of the limits while it hands over to this one, from now on: less with each server
+    /// What the other process keeps of the limits while it exports to this one, from now on: less with each server
     /// that comes.
     pub left_to_other: Option<BTreeMap<String, u32>>,
-    /// Whether this process hands over: it keeps no more than what it has open, less with each server that goes.
-    pub hands_over: bool,
+    /// Whether this process exports: it keeps no more than what it has open, less with each server that goes.
+    pub is_exporting: bool,
 }
 
 /// The numbers of a cluster's nodes in cancel keys.
@@ -106,7 +106,7 @@ pub struct SharedLimit {
 }
 
 /// A reply, or why the request failed.
-pub type Response = Result<Reply, CommandError>;
+pub type Response = Result<ControlReply, CommandError>;
 
 /// The position where a list of connections continues. New and closed connections do not move the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,7 +143,7 @@ impl fmt::Display for BusyWorker {
 /// Running workers; the control plane's threads call it.
 pub trait Control: Send + Sync {
     /// Sends a request; returns a number for [`forget`](Control::forget). Does not block.
-    fn ask(&self, request: Request, deliver: Deliver) -> u64;
+    fn ask(&self, request: ControlRequest, deliver: Deliver) -> u64;
     /// Withdraws the request of this number: a command that waits is cancelled, as when an operator leaves the
     /// console. Without effect after the response.
     fn forget(&self, number: u64);

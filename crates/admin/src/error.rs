@@ -48,7 +48,7 @@ pub enum CommandError {
     /// Not supported in this version; holds the command's name.
     NotSupported(&'static str),
     /// SHOW FDS, by which PgBouncer passes its sockets to a new process.
-    NoHandOver,
+    NoShowFds,
     /// A Parse, Bind or Execute instead of a simple query.
     ExtendedProtocol,
     /// Too many requests of the control plane are under way.
@@ -65,7 +65,7 @@ impl CommandError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             CommandError::ReloadFailed(_) => "F0000",
-            CommandError::NotSupported(_) | CommandError::NoHandOver => "0A000",
+            CommandError::NotSupported(_) | CommandError::NoShowFds => "0A000",
             CommandError::TooBusy => "53000",
             _ => "08P01",
         }
@@ -114,7 +114,7 @@ impl fmt::Display for CommandError {
             CommandError::ReloadFailed(_) => f.write_str("RELOAD failed, see logs for additional details"),
             CommandError::SetFailed(_) => f.write_str("SET failed"),
             CommandError::NotSupported(what) => write!(f, "{what} is not supported yet"),
-            CommandError::NoHandOver => f.write_str(
+            CommandError::NoShowFds => f.write_str(
                 "SHOW FDS is refused: it would give out sockets, passwords and cancel keys, which no take-over needs",
             ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),

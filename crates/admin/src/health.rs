@@ -133,7 +133,7 @@ pub struct Symptoms {
     /// How long the login under way has lasted.
     pub login_age: Span,
     /// Servers whose client must act next, and has not for [`MOTIONLESS`].
-    pub silent: u32,
+    pub awaiting_client: u32,
     /// Servers that have run one query for [`MOTIONLESS`].
     pub stuck: u32,
     /// Clients that were refused for want of a server, since the start.
@@ -151,7 +151,7 @@ pub struct Symptoms {
     /// The host of all the pool's servers, of a pool with several hosts.
     pub only_at: Option<Target>,
     /// Why it is known that the pool's server gives no answer.
-    pub silence: Option<LoginFailure>,
+    pub unresponsive: Option<LoginFailure>,
     /// The pool's server may give no answer: a probe will tell.
     pub suspected: bool,
     /// What the control plane has found out about the pool, if it is slow.
@@ -167,7 +167,7 @@ impl Symptoms {
         self.logged_in |= other.logged_in;
         self.opening |= other.opening;
         self.login_age = self.login_age.max(other.login_age);
-        self.silent += other.silent;
+        self.awaiting_client += other.awaiting_client;
         self.stuck += other.stuck;
         self.refused += other.refused;
         self.refused_by.add(&other.refused_by);
@@ -185,16 +185,16 @@ impl Symptoms {
 
 /// A host of servers that gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SilentHost {
+pub struct UnresponsiveHost {
     /// Since when the host gives no answer: microseconds since 1970.
     pub since: u64,
     /// Whether the host accepts connections.
     pub accepts: bool,
-    /// Whether the silence is certain; otherwise it is only suspected, and a probe under way will tell.
+    /// Whether that is certain; otherwise it is only suspected, and a probe is under way.
     pub proved: bool,
 }
 
-impl SilentHost {
+impl UnresponsiveHost {
     /// What is wrong, as the error of a pool.
     pub(crate) fn failure(self, target: &Target) -> LoginFailure {
         let does = if self.accepts { "accepts connections but" } else { "accepts no connection and" };

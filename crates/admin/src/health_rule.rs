@@ -18,7 +18,7 @@ impl Health {
         if paused {
             return Health::Paused;
         }
-        if pool.symptoms.silence.is_some() {
+        if pool.symptoms.unresponsive.is_some() {
             return Health::NotAnswering;
         }
         if let Some(state) = unreachable(pool) {
@@ -63,8 +63,8 @@ fn unreachable(pool: &PoolRecord) -> Option<Health> {
 
 /// Whether every server that is in use is motionless, and one of them because of its client.
 fn no_server_moves(pool: &PoolRecord) -> bool {
-    let Symptoms { silent, stuck, .. } = pool.symptoms;
-    silent > 0 && silent + stuck >= pool.connected()
+    let Symptoms { awaiting_client, stuck, .. } = pool.symptoms;
+    awaiting_client > 0 && awaiting_client + stuck >= pool.connected()
 }
 
 #[cfg(test)]

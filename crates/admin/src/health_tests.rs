@@ -30,7 +30,7 @@ fn a_pool_whose_clients_do_not_wait_is_healthy() {
     assert_eq!(state(|pool| pool.symptoms.logged_in = true), Health::Healthy, "its servers were closed as idle");
     assert_eq!(state(|pool| (pool.sv_active, pool.cl_active) = (20, 500)), Health::Healthy);
     // A transaction that idles hurts no one while no client waits.
-    assert_eq!(state(|pool| (pool.sv_active, pool.symptoms.silent) = (1, 1)), Health::Healthy);
+    assert_eq!(state(|pool| (pool.sv_active, pool.symptoms.awaiting_client) = (1, 1)), Health::Healthy);
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn a_pool_is_saturated_when_all_servers_are_busy_and_a_client_has_waited_for_lon
 
 #[test]
 fn a_pool_is_stalled_when_clients_wait_for_servers_that_idle_in_transactions() {
-    let held = |silent, stuck| {
+    let held = |awaiting_client, stuck| {
         move |pool: &mut PoolRecord| {
             full(pool, 4);
-            (pool.symptoms.silent, pool.symptoms.stuck) = (silent, stuck);
+            (pool.symptoms.awaiting_client, pool.symptoms.stuck) = (awaiting_client, stuck);
         }
     };
     assert_eq!(state(held(2, 0)), Health::Stalled);
@@ -145,14 +145,14 @@ fn a_server_that_gives_no_answer_cannot_be_connected_to() {
 fn what_an_operator_did_comes_before_what_follows_from_it_and_a_fault_before_disabled() {
     let broken = pool(|pool| {
         full(pool, 9);
-        pool.symptoms.silent = 2;
+        pool.symptoms.awaiting_client = 2;
         fails(pool, "28P01");
     });
     assert_eq!(Health::of(&broken, true, true), Health::Paused);
     assert_eq!(Health::of(&broken, false, true), Health::LoginRejected);
     let stalled = pool(|pool| {
         full(pool, 9);
-        pool.symptoms.silent = 2;
+        pool.symptoms.awaiting_client = 2;
     });
     assert_eq!(Health::of(&stalled, false, true), Health::Stalled);
     assert_eq!(Health::of(&pool(|pool| full(pool, 1)), false, true), Health::Disabled);

@@ -13,7 +13,7 @@ use weir_config::Config;
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
 use crate::finding::Finding;
-use crate::health::{Health, PoolHealth, SilentHost, Symptoms};
+use crate::health::{Health, PoolHealth, Symptoms, UnresponsiveHost};
 use crate::health_rule::LONG_WAIT;
 use crate::records::{PoolRecord, Report, ServiceState};
 
@@ -83,7 +83,7 @@ impl HealthWatch {
         let mut before = std::mem::take(&mut self.pools);
         for pool in &mut report.pools {
             let paused = all_paused || report.paused.contains(&pool.database);
-            suspect(&report.silent, config, &pool.database, &mut pool.symptoms);
+            suspect(&report.unresponsive, config, &pool.database, &mut pool.symptoms);
             pool.symptoms.finding = report.findings.get(&pool.database).and_then(|finding| applies(finding, pool, now));
             let state = Health::of(pool, paused, report.disabled.contains(&pool.database));
             let key = (pool.database.clone(), pool.user.clone());
@@ -99,7 +99,7 @@ impl HealthWatch {
         let unused: Vec<&String> = config.pools.keys().filter(|name| !self.knows(name)).collect();
         for name in unused {
             let mut record = PoolRecord::new(&**name, "", config.mode);
-            suspect(&report.silent, config, name, &mut record.symptoms);
+            suspect(&report.unresponsive, config, name, &mut record.symptoms);
             let paused = all_paused || report.paused.contains(name);
             let state = Health::of(&record, paused, report.disabled.contains(name));
             let key = (name.clone(), String::new());
@@ -145,7 +145,7 @@ impl Seen {
         }
         let symptoms = &pool.symptoms;
         let error = match state {
-            Health::NotAnswering => symptoms.silence.clone(),
+            Health::NotAnswering => symptoms.unresponsive.clone(),
             Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
             _ => None,
         };
@@ -211,17 +211,18 @@ impl Seen {
 
 /// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its
 /// servers are. What the pool itself has received since then is better evidence.
-fn suspect(silent: &HashMap<Target, SilentHost>, config: &Config, database: &str, symptoms: &mut Symptoms) {
-    let Some(pool) = config.pool(database).filter(|_| !silent.is_empty()) else { return };
+fn suspect(unresponsive: &HashMap<Target, UnresponsiveHost>, config: &Config, database: &str, symptoms: &mut Symptoms) {
+    let Some(pool) = config.pool(database).filter(|_| !unresponsive.is_empty()) else { return };
     let targets = symptoms.only_at.as_ref().map_or(&pool.targets[..], std::slice::from_ref);
-    let found: Option<Vec<_>> = targets.iter().map(|target| silent.get(target).map(|host| (target, host))).collect();
+    let found: Option<Vec<_>> =
+        targets.iter().map(|target| unresponsive.get(target).map(|host| (target, host))).collect();
     let hosts = found.unwrap_or_default();
     let Some((target, last)) = hosts.iter().max_by_key(|(_, host)| host.since) else { return };
     if symptoms.heard > last.since {
         return;
     }
     match hosts.iter().all(|(_, host)| host.proved) {
-        true => symptoms.silence = Some(last.failure(target)),
+        true => symptoms.unresponsive = Some(last.failure(target)),
         false => symptoms.suspected = true,
     }
 }
@@ -243,7 +244,9 @@ fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
             let lock = pool.symptoms.finding.as_ref().and_then(|finding| finding.lock.as_ref());
             lock.map_or(now, |lock| lock.since.min(now))
         }
-        Health::NotAnswering => pool.symptoms.silence.as_ref().map_or(now, |silence| silence.since.min(now)),
+        Health::NotAnswering => {
+            pool.symptoms.unresponsive.as_ref().map_or(now, |unresponsive| unresponsive.since.min(now))
+        }
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
             None => now.saturating_sub(pool.symptoms.login_age.micros()),
@@ -279,14 +282,15 @@ mod tests {
         let mut config = Config::default();
         for (name, ports) in [("app", &[1][..]), ("both", &[1, 2]), ("other", &[2])] {
             let targets = ports.iter().map(|port| target(*port)).collect();
-            config
-                .pools
-                .insert(name.to_owned(), std::sync::Arc::new(weir_config::Pool { targets, ..Default::default() }));
+            config.pools.insert(
+                name.to_owned(),
+                std::sync::Arc::new(weir_config::PoolConfig { targets, ..Default::default() }),
+            );
         }
         let look_at = |proved, change: &dyn Fn(&mut PoolRecord)| {
-            let host = SilentHost { since: 5 * SECOND, accepts: true, proved };
+            let host = UnresponsiveHost { since: 5 * SECOND, accepts: true, proved };
             let mut report = report(change);
-            report.silent.insert(target(1), host);
+            report.unresponsive.insert(target(1), host);
             HealthWatch::default().observe(&mut report, &config, 9 * SECOND);
             report
         };
@@ -427,14 +431,16 @@ mod tests {
     fn a_pool_whose_server_answers_again_is_not_called_too_small_at_once() {
         let (mut watch, mut config) = (HealthWatch::default(), Config::default());
         let target = Target { host: weir_base::Host::parse("db"), port: 1 };
-        let pool = weir_config::Pool { targets: vec![target.clone()], ..Default::default() };
+        let pool = weir_config::PoolConfig { targets: vec![target.clone()], ..Default::default() };
         config.pools.insert("app".to_owned(), std::sync::Arc::new(pool));
-        let mut at = |seconds: u64, silent: bool| {
+        let mut at = |seconds: u64, unresponsive: bool| {
             let mut report = report(|pool| {
                 (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_secs(30));
             });
-            if silent {
-                report.silent.insert(target.clone(), SilentHost { since: SECOND, accepts: true, proved: true });
+            if unresponsive {
+                report
+                    .unresponsive
+                    .insert(target.clone(), UnresponsiveHost { since: SECOND, accepts: true, proved: true });
             }
             watch.observe(&mut report, &config, seconds * SECOND);
             report.pools[0].health.state

@@ -23,6 +23,7 @@ mod health_watch;
 mod histogram;
 mod lost;
 mod one_line;
+mod pool_counters;
 mod recent_log;
 mod records;
 mod refusals;
@@ -30,31 +31,31 @@ mod show;
 mod statements;
 mod stats;
 mod tables;
-mod tally;
 mod token;
 
-pub use activity::{Activity, Backend, BackendKey, RoleConnections, ServerCapacity, Signal};
-pub use alerts::{AlertBook, AlertKey, AlertNotice, AlertState, Condition, FiredAlert, ListedAlert};
+pub use activity::{Activity, Backend, BackendKey, BackendSignal, RoleConnections, ServerCapacity};
+pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
-    Adopted, Author, ChangeError, ChangeRequest, ConfigAccess, Persisted, PoolTestResult, Rehearsal, Via,
+    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, Persisted, PoolTestResult,
 };
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
-pub use command::{Command, Role, ShutdownMode, parse};
+pub use command::{Command, ConsoleRole, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{
-    BusyWorker, Control, Cursor, Deliver, NodePeers, Reply, Request, Response, SharedLimit, SharedLimits,
+    BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
 };
 pub use error::{ALL_DATABASES, CommandError};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
-pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, SilentHost, Symptoms};
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState, STATE_KINDS};
+pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, RecentLog};
 pub use records::{
     DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord, UserClients,
@@ -64,4 +65,3 @@ pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};
 pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, connection_row, show};
-pub use tally::{Errors, PoolCounters, SqlState};

@@ -12,7 +12,7 @@ use weir_base::{PoolMode, Span, Target};
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
 use crate::finding::Finding;
-use crate::health::{PoolHealth, SilentHost, Symptoms};
+use crate::health::{PoolHealth, Symptoms, UnresponsiveHost};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
@@ -54,7 +54,7 @@ pub struct Report {
     /// The cluster, as this node sees it, if there is one.
     pub cluster: Option<Arc<ClusterView>>,
     /// Hosts of servers that give no answer.
-    pub silent: HashMap<Target, SilentHost>,
+    pub unresponsive: HashMap<Target, UnresponsiveHost>,
     /// What is wrong with Weir itself, the worst first.
     pub faults: Arc<[Fault]>,
     /// What was found out about slow pools, by database.
@@ -356,8 +356,8 @@ impl Report {
         if self.findings.is_empty() {
             self.findings = other.findings;
         }
-        for (target, host) in other.silent {
-            let known = self.silent.entry(target).or_insert(host);
+        for (target, host) in other.unresponsive {
+            let known = self.unresponsive.entry(target).or_insert(host);
             if (host.proved, known.since) > (known.proved, host.since) {
                 *known = host;
             }

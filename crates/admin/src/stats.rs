@@ -5,7 +5,7 @@
 
 use weir_base::Span;
 
-use crate::tally::PoolCounters;
+use crate::pool_counters::PoolCounters;
 
 /// How many counters there are.
 pub(crate) const COUNT: usize = 12;
@@ -161,7 +161,7 @@ pub struct DatabaseStats {
     /// The time from `previous` to now.
     pub period: Span,
     /// The other counters of the database.
-    pub tally: PoolCounters,
+    pub counters: PoolCounters,
 }
 
 impl DatabaseStats {
@@ -188,7 +188,7 @@ impl DatabaseStats {
         self.total.add(&other.total);
         self.previous.add(&other.previous);
         self.period = self.period.max(other.period);
-        self.tally.add(&other.tally);
+        self.counters.add(&other.counters);
         true
     }
 }

@@ -34,9 +34,9 @@ pub struct Hba {
 
 /// The properties of a login that rules check.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct HbaRequest<'a> {
     /// How the client connected.
-    pub via: Via,
+    pub via: ConnectionType,
     /// The requested database.
     pub database: &'a str,
     /// The requested user.
@@ -48,7 +48,7 @@ pub struct Asked<'a> {
 
 /// How a client connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Via {
+pub enum ConnectionType {
     /// Over the Unix socket.
     Local,
     /// Over TCP.
@@ -130,7 +130,7 @@ impl Hba {
     }
 
     /// The first rule that matches; `None`: the client must be refused.
-    pub fn find(&self, asked: &Asked<'_>) -> Option<&Rule> {
+    pub fn find(&self, asked: &HbaRequest<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.matches(asked))
     }
 
@@ -156,7 +156,7 @@ impl Hba {
 }
 
 impl Rule {
-    fn matches(&self, asked: &Asked<'_>) -> bool {
+    fn matches(&self, asked: &HbaRequest<'_>) -> bool {
         let database = if asked.physical_replication {
             self.databases.hold_replication()
         } else {
@@ -167,10 +167,12 @@ impl Rule {
 }
 
 impl Reach {
-    fn covers(&self, via: Via) -> bool {
+    fn covers(&self, via: ConnectionType) -> bool {
         match (self, via) {
-            (Reach::Local, Via::Local) => true,
-            (Reach::Host { channel, from: rule }, Via::Tcp { from, tls }) => channel.allows(tls) && rule.holds(from),
+            (Reach::Local, ConnectionType::Local) => true,
+            (Reach::Host { channel, from: rule }, ConnectionType::Tcp { from, tls }) => {
+                channel.allows(tls) && rule.holds(from)
+            }
             _ => false,
         }
     }

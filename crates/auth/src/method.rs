@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hba::{Asked, Hba, Rule, RuleMethod};
+use crate::hba::{Hba, HbaRequest, Rule, RuleMethod};
 
 /// The authentication method for clients (PgBouncer's `auth_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl Method {
     }
 
     /// The requirement for a connection. Only [`Method::Hba`] reads `hba`.
-    pub fn demand<'a>(self, hba: &'a Hba, asked: &Asked<'_>) -> Demand<'a> {
+    pub fn demand<'a>(self, hba: &'a Hba, asked: &HbaRequest<'_>) -> Demand<'a> {
         let method = match self {
             Method::Trust => ConnectionMethod::Trust,
             Method::Plain => ConnectionMethod::Plain,
@@ -185,7 +185,7 @@ impl<'a> Demand<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hba::Via;
+    use crate::hba::ConnectionType;
 
     #[test]
     fn methods_are_named_as_pgbouncer_names_them() {
@@ -202,11 +202,11 @@ mod tests {
     fn a_connection_must_follow_the_method_or_the_rule_that_matches() {
         let hba = "local all all peer map=m\nhost db ann ::1/128 reject\n";
         let hba = Hba::parse(hba, &|_| Err(String::new())).unwrap();
-        let tcp = Via::Tcp { from: "::1".parse().unwrap(), tls: false };
+        let tcp = ConnectionType::Tcp { from: "::1".parse().unwrap(), tls: false };
         let demand = |method: Method, via, user| {
-            method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false })
+            method.demand(&hba, &HbaRequest { via, database: "db", user, physical_replication: false })
         };
-        let peer = demand(Method::Hba, Via::Local, "ann");
+        let peer = demand(Method::Hba, ConnectionType::Local, "ann");
         assert_eq!((peer.method, peer.map()), (ConnectionMethod::Peer, Some("m")));
         let reject = demand(Method::Hba, tcp, "ann");
         assert_eq!((reject.method, reject.rule.map(|rule| rule.line)), (ConnectionMethod::Reject, Some(2)));

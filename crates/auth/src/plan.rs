@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hba::Via;
+use crate::hba::ConnectionType;
 use crate::ident::IdentMaps;
 use crate::md5::md5_hex_secret;
 use crate::method::{ConnectionMethod, Demand};
@@ -18,7 +18,7 @@ use crate::source::{ScramPolicy, ScramSource};
 
 /// What to exchange with a client, and whether it can succeed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct LoginPlan {
     /// The messages that the client sees.
     pub exchange: Exchange,
     /// Why the login fails for every response. For the log; the client must not learn it.
@@ -149,7 +149,7 @@ pub struct Facts<'a> {
     /// The user's secret; `None` for an unknown user and for one without a password.
     pub secret: Option<&'a Secret>,
     /// How the client connected.
-    pub via: Via,
+    pub via: ConnectionType,
     /// The common name of the client's certificate, if that was verified.
     pub certificate_name: Option<&'a str>,
     /// The user of the operating system at the other end of the Unix socket.
@@ -165,7 +165,7 @@ pub struct Facts<'a> {
 }
 
 /// Decides how a client logs in.
-pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> Plan {
+pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> LoginPlan {
     let (denial, verdict) = match demand.method {
         ConnectionMethod::Plain => return by_password(Password::Plain, facts),
         ConnectionMethod::Md5 => return by_password(Password::Md5, facts),
@@ -180,14 +180,14 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> Plan {
         ConnectionMethod::NoRule => (Denial::NoRule, Err(RejectReason::NoRule)),
     };
     match verdict {
-        Ok(()) => Plan { exchange: Exchange::None, reject_reason: None },
-        Err(reason) => Plan { exchange: Exchange::Refuse(denial), reject_reason: Some(reason) },
+        Ok(()) => LoginPlan { exchange: Exchange::None, reject_reason: None },
+        Err(reason) => LoginPlan { exchange: Exchange::Refuse(denial), reject_reason: Some(reason) },
     }
 }
 
 /// Who there is, is known elsewhere.
-fn by_external(external: External) -> Plan {
-    Plan { exchange: Exchange::External(external), reject_reason: None }
+fn by_external(external: External) -> LoginPlan {
+    LoginPlan { exchange: Exchange::External(external), reject_reason: None }
 }
 
 fn known(facts: &Facts<'_>) -> Result<(), RejectReason> {
@@ -195,7 +195,7 @@ fn known(facts: &Facts<'_>) -> Result<(), RejectReason> {
 }
 
 fn by_certificate(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
-    if !matches!(facts.via, Via::Tcp { tls: true, .. }) {
+    if !matches!(facts.via, ConnectionType::Tcp { tls: true, .. }) {
         return Err(RejectReason::NoTls);
     }
     let name = facts.certificate_name.filter(|name| !name.is_empty()).ok_or(RejectReason::NoCertificate)?;
@@ -204,7 +204,7 @@ fn by_certificate(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectRe
 }
 
 fn by_peer(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
-    if facts.via != Via::Local {
+    if facts.via != ConnectionType::Local {
         return Err(RejectReason::NotLocal);
     }
     let name = facts.os_user.filter(|name| !name.is_empty()).ok_or(RejectReason::NoPeer)?;
@@ -230,7 +230,7 @@ enum Password {
     ScramSha256,
 }
 
-fn by_password(method: Password, facts: &Facts<'_>) -> Plan {
+fn by_password(method: Password, facts: &Facts<'_>) -> LoginPlan {
     let reason = match (method, facts.secret) {
         (_, None) => Some(RejectReason::UnknownUser),
         (_, Some(Secret::Plain(password))) if password.is_empty() => Some(RejectReason::EmptyPassword),
@@ -259,13 +259,13 @@ fn by_password(method: Password, facts: &Facts<'_>) -> Plan {
             Exchange::Scram(ScramSource::Mock(facts.mocks.draw_scram(own, facts.user, &facts.policy.key)))
         }
     };
-    Plan { exchange, reject_reason: reason }
+    LoginPlan { exchange, reject_reason: reason }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hba::{Asked, Hba};
+    use crate::hba::{Hba, HbaRequest};
     use crate::md5::{md5_response, md5_verify};
     use crate::method::Method;
     use crate::secret::ScramVerifier;
@@ -288,17 +288,18 @@ mod tests {
         IdentMaps::parse("m cn u\nm admin all").unwrap()
     }
 
-    fn tls() -> Via {
-        Via::Tcp { from: "::1".parse().unwrap(), tls: true }
+    fn tls() -> ConnectionType {
+        ConnectionType::Tcp { from: "::1".parse().unwrap(), tls: true }
     }
 
-    fn tcp() -> Via {
-        Via::Tcp { from: "::1".parse().unwrap(), tls: false }
+    fn tcp() -> ConnectionType {
+        ConnectionType::Tcp { from: "::1".parse().unwrap(), tls: false }
     }
 
     fn with_password(method: Method, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::default();
-        let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
+        let demand =
+            method.demand(&hba, &HbaRequest { via: tcp(), database: "d", user: "u", physical_replication: false });
         let facts = Facts {
             user: "u",
             known: secret.is_some(),
@@ -316,9 +317,15 @@ mod tests {
     }
 
     /// The result for a client of user `u` with this name in its certificate or operating system, under these rules.
-    fn by_name(rules: &str, via: Via, name: Option<&str>, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
+    fn by_name(
+        rules: &str,
+        via: ConnectionType,
+        name: Option<&str>,
+        secret: Option<Secret>,
+    ) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::parse(rules, &|_| Err(String::new())).unwrap();
-        let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u", physical_replication: false });
+        let demand =
+            Method::Hba.demand(&hba, &HbaRequest { via, database: "d", user: "u", physical_replication: false });
         let facts = Facts {
             user: "u",
             known: secret.is_some(),
@@ -381,7 +388,7 @@ mod tests {
         let hba = Hba::default();
         let exchange = |method: Method, secret: Option<Secret>| {
             let demand =
-                method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
+                method.demand(&hba, &HbaRequest { via: tcp(), database: "d", user: "u", physical_replication: false });
             let facts = Facts {
                 user: "u",
                 known: secret.is_some(),
@@ -451,7 +458,7 @@ mod tests {
         let unknown = by_name("hostssl all all all cert", tls(), Some("u"), None);
         assert_eq!(unknown, refused(Denial::Certificate, RejectReason::UnknownUser));
         assert_eq!(
-            by_name("local all all peer", Via::Local, Some("u"), None),
+            by_name("local all all peer", ConnectionType::Local, Some("u"), None),
             refused(Denial::Peer, RejectReason::UnknownUser)
         );
     }
@@ -459,26 +466,33 @@ mod tests {
     #[test]
     fn a_map_decides_which_users_a_proven_name_may_be() {
         for rule in ["hostssl all all all cert map=m", "local all all peer map=m"] {
-            let (via, denial) =
-                if rule.starts_with("local") { (Via::Local, Denial::Peer) } else { (tls(), Denial::Certificate) };
+            let (via, denial) = if rule.starts_with("local") {
+                (ConnectionType::Local, Denial::Peer)
+            } else {
+                (tls(), Denial::Certificate)
+            };
             for name in ["cn", "admin"] {
                 assert_eq!(by_name(rule, via, Some(name), Some(plain("pw"))), (Exchange::None, None), "{name}");
             }
             // With a map, an equal name is not enough.
             assert_eq!(by_name(rule, via, Some("u"), Some(plain("pw"))), refused(denial, RejectReason::NotMapped));
         }
-        let gone = by_name("local all all peer map=gone", Via::Local, Some("u"), Some(plain("pw")));
+        let gone = by_name("local all all peer map=gone", ConnectionType::Local, Some("u"), Some(plain("pw")));
         assert_eq!(gone, refused(Denial::Peer, RejectReason::NotMapped));
     }
 
     #[test]
     fn peer_logs_in_the_operating_system_user_of_that_name() {
         let rules = "local all all peer";
-        assert_eq!(by_name(rules, Via::Local, Some("u"), Some(plain(""))), (Exchange::None, None));
+        assert_eq!(by_name(rules, ConnectionType::Local, Some("u"), Some(plain(""))), (Exchange::None, None));
         for (name, reason) in
             [(None, RejectReason::NoPeer), (Some(""), RejectReason::NoPeer), (Some("root"), RejectReason::PeerName)]
         {
-            assert_eq!(by_name(rules, Via::Local, name, Some(plain("pw"))), refused(Denial::Peer, reason), "{name:?}");
+            assert_eq!(
+                by_name(rules, ConnectionType::Local, name, Some(plain("pw"))),
+                refused(Denial::Peer, reason),
+                "{name:?}"
+            );
         }
     }
 
@@ -486,11 +500,11 @@ mod tests {
     fn a_reject_rule_and_a_missing_rule_refuse() {
         let known = || Some(plain("pw"));
         assert_eq!(
-            by_name("local all all reject", Via::Local, Some("u"), known()),
+            by_name("local all all reject", ConnectionType::Local, Some("u"), known()),
             refused(Denial::Rejected, RejectReason::Rejected)
         );
         assert_eq!(
-            by_name("local all other trust", Via::Local, Some("u"), known()),
+            by_name("local all other trust", ConnectionType::Local, Some("u"), known()),
             refused(Denial::NoRule, RejectReason::NoRule)
         );
     }
@@ -499,7 +513,7 @@ mod tests {
     fn any_client_logs_in_where_the_database_forces_a_user() {
         let hba = Hba::default();
         let demand =
-            Method::Any.demand(&hba, &Asked { via: tcp(), database: "d", user: "u", physical_replication: false });
+            Method::Any.demand(&hba, &HbaRequest { via: tcp(), database: "d", user: "u", physical_replication: false });
         let mut facts = Facts {
             user: "u",
             known: false,
@@ -512,7 +526,7 @@ mod tests {
             mocks: &Mocks::default(),
             policy: &POLICY,
         };
-        assert_eq!(decide(&demand, &facts), Plan { exchange: Exchange::None, reject_reason: None });
+        assert_eq!(decide(&demand, &facts), LoginPlan { exchange: Exchange::None, reject_reason: None });
         facts.forced_user = None;
         assert_eq!(decide(&demand, &facts).exchange, Exchange::Refuse(Denial::NoForcedUser));
     }

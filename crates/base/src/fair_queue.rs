@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ids::Peer;
+use crate::ids::ConnId;
 use crate::origin::Origin;
 
 /// The clients that wait, each with what it waits for.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    waiting: BTreeMap<Origin, VecDeque<(Peer, T)>>,
+    waiting: BTreeMap<Origin, VecDeque<(ConnId, T)>>,
     /// The origins of the clients that wait, the next one first.
     turns: VecDeque<Origin>,
     length: usize,
@@ -34,7 +34,7 @@ impl<T> FairQueue<T> {
     }
 
     /// A client waits.
-    pub fn push(&mut self, origin: Origin, client: Peer, item: T) {
+    pub fn push(&mut self, origin: Origin, client: ConnId, item: T) {
         let of_origin = self.waiting.entry(origin).or_default();
         if of_origin.is_empty() {
             self.turns.push_back(origin);
@@ -44,7 +44,7 @@ impl<T> FairQueue<T> {
     }
 
     /// The next client whose turn it is, of those that fit: of each origin the first.
-    pub fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(Peer, T)> {
+    pub fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<(ConnId, T)> {
         let found = self.turns.iter().enumerate().find_map(|(turn, origin)| {
             let at = self.waiting.get(origin)?.iter().position(|(_, item)| fits(item))?;
             Some((turn, *origin, at))
@@ -58,8 +58,8 @@ impl<T> FairQueue<T> {
 
     /// Where there is no room for a client of `from`: removes the last client of the origin with the most, if that has
     /// more; it must be refused. Only those clients count that wait for something of this kind.
-    pub fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<Peer> {
-        let count = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
+    pub fn displace(&mut self, from: Origin, is_one: impl Fn(&T) -> bool) -> Option<ConnId> {
+        let count = |of_origin: &VecDeque<(ConnId, T)>| of_origin.iter().filter(|(_, item)| is_one(item)).count();
         let own = self.waiting.get(&from).map_or(0, count);
         let counts = self.waiting.iter().map(|(origin, of_origin)| (count(of_origin), *origin));
         let (_, busiest) = counts.max().filter(|(most, _)| *most > own + 1)?;
@@ -68,21 +68,21 @@ impl<T> FairQueue<T> {
     }
 
     /// Removes all that wait for something of this kind.
-    pub fn take_all(&mut self, is_one: impl Fn(&T) -> bool) -> Vec<Peer> {
+    pub fn take_all(&mut self, is_one: impl Fn(&T) -> bool) -> Vec<ConnId> {
         let all = self.waiting.values().flatten().filter(|(_, item)| is_one(item)).map(|(client, _)| *client);
-        let all: Vec<Peer> = all.collect();
+        let all: Vec<ConnId> = all.collect();
         all.iter().for_each(|client| self.leave(*client));
         all
     }
 
     /// A client no longer waits.
-    pub fn leave(&mut self, client: Peer) {
-        let position = |of_origin: &VecDeque<(Peer, T)>| of_origin.iter().position(|(waiting, _)| *waiting == client);
+    pub fn leave(&mut self, client: ConnId) {
+        let position = |of_origin: &VecDeque<(ConnId, T)>| of_origin.iter().position(|(waiting, _)| *waiting == client);
         let found = self.waiting.iter().find_map(|(origin, of_origin)| Some((*origin, position(of_origin)?)));
         found.and_then(|(origin, at)| self.remove(origin, at));
     }
 
-    fn remove(&mut self, origin: Origin, at: usize) -> Option<(Peer, T)> {
+    fn remove(&mut self, origin: Origin, at: usize) -> Option<(ConnId, T)> {
         let of_origin = self.waiting.get_mut(&origin)?;
         let removed = of_origin.remove(at)?;
         self.length -= 1;
@@ -103,8 +103,8 @@ mod tests {
 
     fn queue() -> FairQueue<u32> {
         let mut queue = FairQueue::default();
-        (0..5).for_each(|n| queue.push(FLOOD, Peer::new(n, 1), n));
-        queue.push(QUIET, Peer::new(9, 1), 9);
+        (0..5).for_each(|n| queue.push(FLOOD, ConnId::new(n, 1), n));
+        queue.push(QUIET, ConnId::new(9, 1), 9);
         queue
     }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn all_of_a_kind_are_taken_whatever_their_origin() {
         let mut queue = queue();
-        assert_eq!(queue.take_all(|item| *item > 3), [Peer::new(4, 1), Peer::new(9, 1)]);
+        assert_eq!(queue.take_all(|item| *item > 3), [ConnId::new(4, 1), ConnId::new(9, 1)]);
         assert_eq!((queue.len(), taken(&mut queue, |_| true)), (4, vec![0, 1, 2, 3]));
     }
 
@@ -137,10 +137,10 @@ mod tests {
     fn the_last_of_the_busiest_makes_room_for_a_quieter_origin_only() {
         let mut queue = queue();
         assert_eq!(queue.displace(FLOOD, |_| true), None);
-        assert_eq!(queue.displace(Origin::V4(3), |_| true), Some(Peer::new(4, 1)));
-        assert_eq!(queue.displace(QUIET, |item| item % 2 == 0), Some(Peer::new(2, 1)));
-        queue.leave(Peer::new(0, 1));
-        queue.leave(Peer::new(0, 1));
+        assert_eq!(queue.displace(Origin::V4(3), |_| true), Some(ConnId::new(4, 1)));
+        assert_eq!(queue.displace(QUIET, |item| item % 2 == 0), Some(ConnId::new(2, 1)));
+        queue.leave(ConnId::new(0, 1));
+        queue.leave(ConnId::new(0, 1));
         assert_eq!(queue.displace(QUIET, |_| true), None, "none has so many more");
         assert_eq!((queue.count(|item| *item > 2), queue.len()), (2, 3));
         assert_eq!(taken(&mut queue, |_| true), [1, 9, 3]);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::Peer;
+use crate::ids::ConnId;
 use crate::origin::Origin;
 
 /// The bytes that clients hold.
@@ -13,7 +13,7 @@ use crate::origin::Origin;
 pub struct FairRoom {
     limit: usize,
     all: usize,
-    clients: BTreeMap<Peer, (Origin, usize)>,
+    clients: BTreeMap<ConnId, (Origin, usize)>,
     origins: BTreeMap<Origin, OfOrigin>,
     /// The origins by the bytes that they hold.
     ranks: BTreeSet<(usize, Origin)>,
@@ -23,7 +23,7 @@ pub struct FairRoom {
 #[derive(Debug, Default)]
 struct OfOrigin {
     bytes: usize,
-    clients: BTreeSet<(usize, Peer)>,
+    clients: BTreeSet<(usize, ConnId)>,
 }
 
 impl FairRoom {
@@ -40,7 +40,7 @@ impl FairRoom {
     /// Whether there is room for a client of `from` to hold `bytes`. The result are the clients that give way, which
     /// the caller must close: they hold nothing here any more. They are of origins that hold more than that of the
     /// client would, and of each those with the most.
-    pub fn make(&mut self, from: Origin, client: Peer, bytes: usize) -> Option<Vec<Peer>> {
+    pub fn make(&mut self, from: Origin, client: ConnId, bytes: usize) -> Option<Vec<ConnId>> {
         let (origin, own) = self.clients.get(&client).copied().unwrap_or((from, 0));
         let of_origin = self.origins.get(&from).map_or(0, |of_origin| of_origin.bytes);
         let own_of_origin = if origin == from { own } else { 0 };
@@ -50,19 +50,19 @@ impl FairRoom {
             let busiest = self.ranks.last().filter(|(most, origin)| *most > share && *origin != from);
             let largest = busiest.and_then(|(_, origin)| Some((*origin, self.origins.get(origin)?.clients.last()?)));
             // The client itself may be of another origin so far.
-            let Some((origin, (held, peer))) = largest.filter(|(_, (_, peer))| *peer != client) else {
-                displaced.into_iter().for_each(|(origin, held, peer)| self.set(origin, peer, held));
+            let Some((origin, (held, conn))) = largest.filter(|(_, (_, conn))| *conn != client) else {
+                displaced.into_iter().for_each(|(origin, held, conn)| self.set(origin, conn, held));
                 return None;
             };
-            let (held, peer) = (*held, *peer);
-            self.release(peer);
-            displaced.push((origin, held, peer));
+            let (held, conn) = (*held, *conn);
+            self.release(conn);
+            displaced.push((origin, held, conn));
         }
-        Some(displaced.into_iter().map(|(_, _, peer)| peer).collect())
+        Some(displaced.into_iter().map(|(_, _, conn)| conn).collect())
     }
 
     /// A client of `from` holds so many bytes, whether there is room or not.
-    pub fn set(&mut self, from: Origin, client: Peer, bytes: usize) {
+    pub fn set(&mut self, from: Origin, client: ConnId, bytes: usize) {
         self.release(client);
         if bytes == 0 {
             return;
@@ -77,7 +77,7 @@ impl FairRoom {
     }
 
     /// A client holds nothing any more.
-    pub fn release(&mut self, client: Peer) {
+    pub fn release(&mut self, client: ConnId) {
         let Some((origin, bytes)) = self.clients.remove(&client) else { return };
         self.all -= bytes;
         let Some(of_origin) = self.origins.get_mut(&origin) else { return };
@@ -99,16 +99,16 @@ mod tests {
     const QUIET: Origin = Origin::V4(2);
     const THIRD: Origin = Origin::V4(3);
 
-    fn peer(number: u32) -> Peer {
-        Peer::new(number, 1)
+    fn conn(number: u32) -> ConnId {
+        ConnId::new(number, 1)
     }
 
     /// A room of 100 bytes of which one origin has 90, in parts of 20, 30 and 40.
     fn room() -> FairRoom {
         let mut room = FairRoom::new(100);
         for (number, bytes) in [(1, 20), (2, 30), (3, 40)] {
-            assert_eq!(room.make(FLOOD, peer(number), bytes), Some(Vec::new()));
-            room.set(FLOOD, peer(number), bytes);
+            assert_eq!(room.make(FLOOD, conn(number), bytes), Some(Vec::new()));
+            room.set(FLOOD, conn(number), bytes);
         }
         room
     }
@@ -120,26 +120,26 @@ mod tests {
     #[test]
     fn the_largest_of_the_origin_with_the_most_gives_way() {
         let mut room = room();
-        assert_eq!(room.make(QUIET, peer(9), 10), Some(Vec::new()), "there is room");
-        assert_eq!(room.make(QUIET, peer(9), 15), Some(vec![peer(3)]));
-        room.set(QUIET, peer(9), 15);
+        assert_eq!(room.make(QUIET, conn(9), 10), Some(Vec::new()), "there is room");
+        assert_eq!(room.make(QUIET, conn(9), 15), Some(vec![conn(3)]));
+        room.set(QUIET, conn(9), 15);
         assert_eq!(room.held(), 65);
-        room.set(FLOOD, peer(3), 35);
-        assert_eq!(room.make(QUIET, peer(8), 30), Some(vec![peer(3)]), "it is full to the last byte");
-        [1, 2, 9].into_iter().for_each(|number| room.release(peer(number)));
+        room.set(FLOOD, conn(3), 35);
+        assert_eq!(room.make(QUIET, conn(8), 30), Some(vec![conn(3)]), "it is full to the last byte");
+        [1, 2, 9].into_iter().for_each(|number| room.release(conn(number)));
         assert!(empty(&room));
         // More than one, if the client needs more.
-        (0..10).for_each(|number| room.set(FLOOD, peer(number), 10));
-        assert_eq!(room.make(QUIET, peer(20), 25), Some(vec![peer(9), peer(8), peer(7)]));
+        (0..10).for_each(|number| room.set(FLOOD, conn(number), 10));
+        assert_eq!(room.make(QUIET, conn(20), 25), Some(vec![conn(9), conn(8), conn(7)]));
     }
 
     #[test]
     fn an_origin_does_not_displace_its_own_nor_those_with_less() {
         let mut room = room();
-        assert_eq!(room.make(FLOOD, peer(4), 11), None, "the flood itself is refused");
-        assert_eq!(room.make(FLOOD, peer(3), 50), Some(Vec::new()), "what it holds already counts once");
-        assert_eq!(room.make(FLOOD, peer(3), 51), None);
-        assert_eq!(room.make(QUIET, peer(9), 90), None, "it would hold as much");
+        assert_eq!(room.make(FLOOD, conn(4), 11), None, "the flood itself is refused");
+        assert_eq!(room.make(FLOOD, conn(3), 50), Some(Vec::new()), "what it holds already counts once");
+        assert_eq!(room.make(FLOOD, conn(3), 51), None);
+        assert_eq!(room.make(QUIET, conn(9), 90), None, "it would hold as much");
         assert_eq!(room.held(), 90, "nobody gave way");
     }
 
@@ -148,22 +148,22 @@ mod tests {
         let mut room = FairRoom::new(100);
         [(FLOOD, 1, 30), (FLOOD, 2, 30), (THIRD, 3, 40)]
             .into_iter()
-            .for_each(|(origin, number, bytes)| room.set(origin, peer(number), bytes));
+            .for_each(|(origin, number, bytes)| room.set(origin, conn(number), bytes));
         // The first one of the flood makes room for 30; those that are left are of origins with less.
-        assert_eq!(room.make(QUIET, peer(9), 45), None);
+        assert_eq!(room.make(QUIET, conn(9), 45), None);
         assert_eq!(room.held(), 100);
-        assert_eq!(room.make(QUIET, peer(9), 25), Some(vec![peer(2)]));
+        assert_eq!(room.make(QUIET, conn(9), 25), Some(vec![conn(2)]));
     }
 
     #[test]
     fn nothing_is_always_allowed_and_a_client_may_change_its_origin() {
         let mut room = room();
-        room.set(FLOOD, peer(1), 40);
-        assert_eq!(room.make(QUIET, peer(9), 0), Some(Vec::new()), "beyond the limit too");
-        room.set(QUIET, peer(1), 20);
-        assert_eq!(room.make(THIRD, peer(1), 30), Some(Vec::new()), "it releases its own");
-        [1, 2, 3].into_iter().for_each(|number| room.release(peer(number)));
-        room.release(peer(3));
+        room.set(FLOOD, conn(1), 40);
+        assert_eq!(room.make(QUIET, conn(9), 0), Some(Vec::new()), "beyond the limit too");
+        room.set(QUIET, conn(1), 20);
+        assert_eq!(room.make(THIRD, conn(1), 30), Some(Vec::new()), "it releases its own");
+        [1, 2, 3].into_iter().for_each(|number| room.release(conn(number)));
+        room.release(conn(3));
         assert!(empty(&room));
     }
 }

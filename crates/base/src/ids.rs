@@ -7,24 +7,24 @@ use std::fmt;
 /// The runtime chooses the slot when a socket is accepted or a connect begins. `generation` differs each time a slot is
 /// used again, so a late event of a closed socket can't reach the socket that reuses its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Peer {
+pub struct ConnId {
     /// Index into the tables of the worker; small, and reused.
     pub slot: u32,
     /// Counts the uses of the slot.
     pub generation: u32,
 }
 
-impl Peer {
-    /// A peer that no runtime hands out: a placeholder for fields that are set later.
-    pub const NONE: Peer = Peer { slot: u32::MAX, generation: u32::MAX };
+impl ConnId {
+    /// A connection that no runtime hands out: a placeholder for fields that are set later.
+    pub const NONE: ConnId = ConnId { slot: u32::MAX, generation: u32::MAX };
 
     /// The socket in `slot`, at its `generation`th use.
     pub const fn new(slot: u32, generation: u32) -> Self {
-        Peer { slot, generation }
+        ConnId { slot, generation }
     }
 }
 
-impl fmt::Debug for Peer {
+impl fmt::Debug for ConnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}.{}", self.slot, self.generation)
     }

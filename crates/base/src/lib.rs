@@ -1,5 +1,5 @@
-//! Types that several crates of Weir share: handles of peers, time as a value, addresses, queues in turn by address and
-//! stores shared by it, a slab, printable text, and numbers with their nouns.
+//! Types that several crates of Weir share: handles of connections, time as a value, addresses, queues in turn by
+//! address and stores shared by it, a slab, printable text, and numbers with their nouns.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
@@ -17,7 +17,7 @@ mod time;
 pub use addr::{ClientAddr, Host, Target};
 pub use fair_queue::FairQueue;
 pub use fair_room::FairRoom;
-pub use ids::{Peer, WorkerId};
+pub use ids::{ConnId, WorkerId};
 pub use origin::Origin;
 pub use plural::plural;
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::Backend;
+use crate::record::BackendId;
 
 /// What is known of a lost node's connections of a pool, for the one who ends them at the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,9 +13,9 @@ pub struct Ending {
     /// The lost node may keep this many connections.
     pub floor: u32,
     /// The connections that the lost node has recorded.
-    pub theirs: BTreeSet<Backend>,
+    pub theirs: BTreeSet<BackendId>,
     /// The connections that other nodes have recorded.
-    pub others: BTreeSet<Backend>,
+    pub others: BTreeSet<BackendId>,
     #[cfg(test)]
     pub(crate) by_pid: bool,
 }
@@ -35,7 +35,7 @@ pub struct Open {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ends {
     /// The connections to end: none that anybody else may have.
-    pub end: Vec<Backend>,
+    pub end: Vec<BackendId>,
     /// How many connections may be the lost node's.
     pub left: u32,
 }
@@ -50,16 +50,16 @@ impl Ending {
         // The connections that run nothing are ended first.
         theirs.sort_by_key(|open| (!open.idle, open.pid));
         let excess = theirs.len().saturating_sub(self.floor as usize);
-        let end = theirs[..excess].iter().filter_map(|open| Some(Backend { pid: open.pid, started: open.started? }));
+        let end = theirs[..excess].iter().filter_map(|open| Some(BackendId { pid: open.pid, started: open.started? }));
         Ends { end: end.collect(), left: left.len() as u32 }
     }
 
-    fn has(&self, set: &BTreeSet<Backend>, open: &Open) -> bool {
+    fn has(&self, set: &BTreeSet<BackendId>, open: &Open) -> bool {
         #[cfg(test)]
         if self.by_pid {
             return set.iter().any(|backend| backend.pid == open.pid);
         }
-        open.started.is_some_and(|started| set.contains(&Backend { pid: open.pid, started }))
+        open.started.is_some_and(|started| set.contains(&BackendId { pid: open.pid, started }))
     }
 }
 
@@ -71,8 +71,8 @@ mod tests {
         Open { pid, started: Some(started), idle: true }
     }
 
-    fn of(backends: &[(u32, u64)]) -> BTreeSet<Backend> {
-        backends.iter().map(|(pid, started)| Backend { pid: *pid, started: *started }).collect()
+    fn of(backends: &[(u32, u64)]) -> BTreeSet<BackendId> {
+        backends.iter().map(|(pid, started)| BackendId { pid: *pid, started: *started }).collect()
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         let ending = Ending { theirs: of(&[(20, 1)]), ..Ending::default() };
         assert_eq!(ending.decide(&[open(20, 2)]), Ends { end: vec![], left: 1 }, "it counts: nobody has recorded it");
         let ends = ending.decide(&[open(20, 1)]);
-        assert_eq!((ends.end, ends.left), (vec![Backend { pid: 20, started: 1 }], 1));
+        assert_eq!((ends.end, ends.left), (vec![BackendId { pid: 20, started: 1 }], 1));
         let hidden = Open { started: None, ..open(20, 1) };
         assert_eq!(ending.decide(&[hidden]), Ends { end: vec![], left: 1 });
     }
@@ -91,6 +91,6 @@ mod tests {
             Ending { floor: 1, theirs: of(&[(1, 9), (2, 9), (3, 9)]), others: of(&[(3, 9)]), ..Ending::default() };
         let busy = Open { idle: false, ..open(1, 9) };
         let ends = ending.decide(&[busy, open(2, 9), open(3, 9)]);
-        assert_eq!((ends.end, ends.left), (vec![Backend { pid: 2, started: 9 }], 2));
+        assert_eq!((ends.end, ends.left), (vec![BackendId { pid: 2, started: 9 }], 2));
     }
 }

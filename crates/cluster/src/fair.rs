@@ -6,7 +6,7 @@
 
 use weir_base::Span;
 
-use crate::record::{Entry, PoolRecord, Wait};
+use crate::record::{Entry, PoolShares, Wait};
 
 /// A claim of an older client is ignored when connections that it could have were free for so long: its node may be
 /// gone.
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 
 /// A pool's record, as one node sees it.
 pub(crate) struct View<'a> {
-    pub(crate) record: &'a PoolRecord,
+    pub(crate) record: &'a PoolShares,
     pub(crate) me: &'a str,
     pub(crate) usage: &'a Usage,
     /// How long ago the record was first seen like this.
@@ -215,15 +215,15 @@ mod tests {
     /// A node's name, share, and the amount and age of its wait.
     type Sample<'a> = (&'a str, u32, Option<(u32, u64)>);
 
-    fn record(budget: u32, nodes: &[Sample<'_>]) -> PoolRecord {
+    fn record(budget: u32, nodes: &[Sample<'_>]) -> PoolShares {
         let entry = |share, wait: Option<(u32, u64)>| {
             let wait = wait.map(|(amount, age)| Wait { amount, age });
             Entry { share, floor: 0, wait }
         };
-        PoolRecord { budget, nodes: nodes.iter().map(|(n, share, wait)| ((*n).into(), entry(*share, *wait))).collect() }
+        PoolShares { budget, nodes: nodes.iter().map(|(n, share, wait)| ((*n).into(), entry(*share, *wait))).collect() }
     }
 
-    fn plan(record: &PoolRecord, active: u32, waiting: u32, oldest_ms: u64) -> Plan {
+    fn plan(record: &PoolShares, active: u32, waiting: u32, oldest_ms: u64) -> Plan {
         let usage = Usage { open: active, active, waiting, oldest: Span::from_millis(oldest_ms), ..Usage::default() };
         View { record, me: "me", usage: &usage, seen: Span::ZERO, floor: 0 }.plan()
     }
@@ -307,9 +307,9 @@ mod tests {
     fn floors_become_lower_with_the_budget_and_with_the_configuration() {
         let entry = Entry { share: 2, floor: 2, wait: None };
         let names = ["a", "b", "c", "d", "me"];
-        let mut record = PoolRecord { budget: 6, nodes: names.iter().map(|name| ((*name).into(), entry)).collect() };
+        let mut record = PoolShares { budget: 6, nodes: names.iter().map(|name| ((*name).into(), entry)).collect() };
         let usage = Usage { open: 2, active: 2, ..Usage::default() };
-        let floor = |record: &PoolRecord, me: &str, floor| {
+        let floor = |record: &PoolShares, me: &str, floor| {
             View { record, me, usage: &usage, seen: Span::ZERO, floor }.plan().entry.floor
         };
         for name in names {

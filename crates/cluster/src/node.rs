@@ -19,8 +19,8 @@ use crate::ending::Ending;
 use crate::fair::Usage;
 use crate::members::{Lease, Lost, Members};
 use crate::pool::{Budget, BudgetRule, Carried, Pool};
-use crate::record::{Backend, Entry, Member, PeerAddress, PoolRecord, Store};
-use crate::request::{Key, Reply, Request, Revision, Stored, Txn, Value};
+use crate::record::{BackendId, Entry, Member, PeerAddress, PoolShares, Store};
+use crate::request::{Revision, StoreKey, StoreReply, StoreRequest, StoreValue, Stored, Txn};
 use crate::store::Known;
 use crate::timing::Timing;
 
@@ -57,7 +57,7 @@ pub struct Grants {
 
 /// What a node does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum MemberState {
     /// The node waits for etcd, to read its shares.
     Joining,
     /// Another process has the node's name, or had it until shortly.
@@ -80,16 +80,16 @@ enum Phase {
 
 struct Sent {
     at: Time,
-    request: Request,
+    request: StoreRequest,
     /// The shares after a commit.
-    shares: Vec<(String, PoolRecord)>,
+    shares: Vec<(String, PoolShares)>,
 }
 
 /// Connections of a killed process with this node's name.
 #[derive(Default)]
 struct Orphans {
     /// The connections that the process recorded.
-    connections: BTreeMap<String, Vec<Backend>>,
+    connections: BTreeMap<String, Vec<BackendId>>,
     /// The shares that are read next are those that the process had.
     unread: bool,
     /// The connections count until then, at most.
@@ -126,10 +126,10 @@ pub struct Node {
     budget_rule: BudgetRule,
     /// The other incarnation with this name may still live.
     name_in_use: bool,
-    /// All is given away: see [`Node::vacate`].
-    vacated: bool,
-    /// The incarnation that this process takes over from: see [`Node::succeed`].
-    predecessor: Option<u64>,
+    /// All is given away: see [`Node::release_all`].
+    released_all: bool,
+    /// The incarnation that this process takes over from: see [`Node::claim_record`].
+    old_incarnation: Option<u64>,
     orphans: Orphans,
     known: Known,
     #[cfg(test)]
@@ -164,8 +164,8 @@ impl Node {
             unrecorded: false,
             budget_rule: BudgetRule::default(),
             name_in_use: false,
-            vacated: false,
-            predecessor: None,
+            released_all: false,
+            old_incarnation: None,
             orphans: Orphans { until: Some(now + timing.orphans()), ..Orphans::default() },
             known: Known::default(),
             #[cfg(test)]
@@ -176,15 +176,15 @@ impl Node {
     /// The process with that incarnation makes no requests any more: its record is claimed at once, without waiting for
     /// the end of its lease. What it still has open is not known here: the caller counts it as this one's. `own` is
     /// this process's incarnation from now on.
-    pub fn succeed(&mut self, now: Time, predecessor: u64, own: Option<u64>) {
-        self.predecessor = Some(predecessor);
+    pub fn claim_record(&mut self, now: Time, old_incarnation: u64, own: Option<u64>) {
+        self.old_incarnation = Some(old_incarnation);
         self.member.incarnation = own.unwrap_or(self.member.incarnation);
         // A transaction of the other one, or of this one, may still be on its way: a heartbeat rules it out.
         (self.sent, self.phase, self.next_read) = (None, Phase::Read { certain: false }, now);
     }
 
     /// The [`orphans`](Node::orphans) of the process that this one takes over from.
-    pub fn inherit(&mut self, now: Time, orphans: Option<&BTreeMap<String, u32>>) {
+    pub fn import_orphans(&mut self, now: Time, orphans: Option<&BTreeMap<String, u32>>) {
         self.orphans.until = Some(now + self.timing.orphans());
         self.orphans.unread = orphans.is_none();
         self.pools.values_mut().for_each(|pool| pool.orphans = 0);
@@ -257,7 +257,7 @@ impl Node {
     /// of its time.
     pub(crate) fn update_grants(&self, grants: &mut Grants) {
         grants.until = Time::START;
-        if self.vacated {
+        if self.released_all {
             return grants.pools.clear();
         }
         grants.until = self.renewed.map_or(Time::START, |sent| self.timing.shrink_at(sent));
@@ -277,7 +277,7 @@ impl Node {
     /// one of its pool's share. Without a lease that would be beyond the floor, and nothing could be given away. With
     /// this node's name it is the process before.
     pub fn next_end(&self, now: Time) -> Option<Lost> {
-        let may = self.standing(now) == Standing::Member || self.ends_without_lease();
+        let may = self.member_state(now) == MemberState::Member || self.ends_without_lease();
         let has_orphans = |(_, pool): &(&String, &Pool)| pool.must_end_orphans() && pool.limit > pool.orphans;
         let own = self.pools.iter().find(has_orphans).filter(|_| self.knows_shares());
         let own = own.map(|(pool, _)| Lost { pool: pool.clone(), node: self.name.clone(), revision: 0 });
@@ -353,7 +353,7 @@ impl Node {
     }
 
     /// The server connections, by pool. They are recorded for the node that has to end them.
-    pub fn set_connections(&mut self, connections: BTreeMap<String, Vec<Backend>>) {
+    pub fn set_connections(&mut self, connections: BTreeMap<String, Vec<BackendId>>) {
         self.unrecorded |= self.member.connections != connections;
         self.member.connections = connections;
     }
@@ -378,17 +378,17 @@ impl Node {
     }
 
     /// What the node does.
-    pub fn standing(&self, now: Time) -> Standing {
+    pub fn member_state(&self, now: Time) -> MemberState {
         match self.phase {
-            _ if self.name_in_use => Standing::NameInUse,
-            _ if self.renewed.is_some_and(|sent| now < self.timing.shrink_at(sent)) => Standing::Member,
-            Phase::Read { .. } | Phase::Claim(_) if self.renewed.is_none() => Standing::Joining,
-            _ => Standing::Floor,
+            _ if self.name_in_use => MemberState::NameInUse,
+            _ if self.renewed.is_some_and(|sent| now < self.timing.shrink_at(sent)) => MemberState::Member,
+            Phase::Read { .. } | Phase::Claim(_) if self.renewed.is_none() => MemberState::Joining,
+            _ => MemberState::Floor,
         }
     }
 
     /// The records of all pools as last read, and how long each has been unchanged.
-    pub fn pools(&self, now: Time) -> impl Iterator<Item = (&str, &PoolRecord, Span)> {
+    pub fn pools(&self, now: Time) -> impl Iterator<Item = (&str, &PoolShares, Span)> {
         self.pools.iter().map(move |(name, pool)| (name.as_str(), &pool.record, now.since(pool.seen)))
     }
 
@@ -403,7 +403,7 @@ impl Node {
     }
 
     /// The next request, if one is due and none is under way. Call at least every 50 ms.
-    pub fn next_request(&mut self, now: Time) -> Option<Request> {
+    pub fn next_request(&mut self, now: Time) -> Option<StoreRequest> {
         if self.orphans.until.is_some_and(|until| now >= until) && !self.name_in_use {
             self.orphans.until = None;
             self.pools.values_mut().for_each(|pool| pool.orphans = 0);
@@ -413,10 +413,10 @@ impl Node {
         }
         let (request, shares) = match self.phase {
             Phase::Read { .. } if now < self.next_read => return None,
-            Phase::Read { .. } => (Request::ReadAll, Vec::new()),
+            Phase::Read { .. } => (StoreRequest::ReadAll, Vec::new()),
             Phase::Claim(over) => {
                 self.revision = over;
-                (Request::Commit(self.heartbeat()), Vec::new())
+                (StoreRequest::Commit(self.heartbeat()), Vec::new())
             }
             Phase::Run => self.run(now)?,
         };
@@ -425,16 +425,16 @@ impl Node {
     }
 
     /// Etcd's reply to the request.
-    pub fn replied(&mut self, now: Time, reply: Reply) {
+    pub fn replied(&mut self, now: Time, reply: StoreReply) {
         let Some(sent) = self.sent.take() else { return };
         match (sent.request, reply) {
-            (Request::ReadAll, Reply::Read(revision, all)) => self.read_all(now, revision, all),
-            (Request::ReadMembers, Reply::Read(_, all)) => self.members.read(now, members(&all)),
-            (Request::ReadPools(_), Reply::Read(revision, all)) => {
+            (StoreRequest::ReadAll, StoreReply::Read(revision, all)) => self.read_all(now, revision, all),
+            (StoreRequest::ReadMembers, StoreReply::Read(_, all)) => self.members.read(now, members(&all)),
+            (StoreRequest::ReadPools(_), StoreReply::Read(revision, all)) => {
                 self.read_to = revision;
                 pools(all).into_iter().for_each(|(name, revision, record)| self.seen(now, &name, revision, record));
             }
-            (Request::Commit(txn), Reply::Committed(revision)) => {
+            (StoreRequest::Commit(txn), StoreReply::Committed(revision)) => {
                 self.committed(now, &txn, revision, sent.at, sent.shares)
             }
             _ => {
@@ -461,39 +461,39 @@ impl Node {
     pub fn failed(&mut self, now: Time) {
         let Some(sent) = self.sent.take() else { return };
         self.next_read = now + RETRY;
-        let certain = !matches!(sent.request, Request::Commit(_)) && self.phase != Phase::Read { certain: false };
+        let certain = !matches!(sent.request, StoreRequest::Commit(_)) && self.phase != Phase::Read { certain: false };
         self.phase = Phase::Read { certain };
     }
 
     /// The server has ended all connections, no more will be opened, and the stored floors are removed: the next
     /// requests give the shares and floors away, and [`Node::leave`] follows.
-    pub fn vacate(&mut self) {
-        self.vacated = true;
+    pub fn release_all(&mut self) {
+        self.released_all = true;
     }
 
     /// The transaction to leave, when the pools open no connections any more and the stored floors are removed: the
     /// node is fenced at once, and others take its shares as they need them, with the same care as a lost node's.
-    /// `None` if the node has nothing to leave, or a request is under way or, after [`Node::vacate`], to be made.
+    /// `None` if the node has nothing to leave, or a request is under way or, after [`Node::release_all`], to be made.
     pub fn leave(&mut self) -> Option<Txn> {
-        if self.phase != Phase::Run || self.sent.is_some() || (self.vacated && !self.releases().is_empty()) {
+        if self.phase != Phase::Run || self.sent.is_some() || (self.released_all && !self.releases().is_empty()) {
             return None;
         }
         self.end_shares();
         self.renewed = None;
         let member = Member { fenced: true, left: true, beat: self.member.beat + 1, ..self.member.clone() };
-        let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
+        let put = (StoreKey::Member(self.name.clone()), Some(StoreValue::Member(member)));
         let mut txn = Txn { compares: vec![self.me()], store: None, puts: vec![put] };
         self.guard(&mut txn);
         Some(txn)
     }
 
-    fn me(&self) -> (Key, Revision) {
-        (Key::Member(self.name.clone()), self.revision)
+    fn me(&self) -> (StoreKey, Revision) {
+        (StoreKey::Member(self.name.clone()), self.revision)
     }
 
     /// The records without a share of this node, which has left them. Where the process before may have connections, it
     /// stays.
-    fn releases(&self) -> Vec<(String, PoolRecord)> {
+    fn releases(&self) -> Vec<(String, PoolShares)> {
         let is_left = |pool: &Pool| pool.orphans == 0 && pool.record.nodes.contains_key(&self.name);
         let mine = self.pools.iter().filter(|(_, pool)| is_left(pool));
         let without = |(name, pool): (&String, &Pool)| {
@@ -509,16 +509,16 @@ impl Node {
         self.member.beat += 1;
         self.unrecorded = false;
         let member = Member { fenced: false, ..self.member.clone() };
-        let put = (Key::Member(self.name.clone()), Some(Value::Member(member)));
+        let put = (StoreKey::Member(self.name.clone()), Some(StoreValue::Member(member)));
         let mut txn = Txn { compares: vec![self.me()], store: None, puts: vec![put] };
         self.guard(&mut txn);
         txn
     }
 
-    fn run(&mut self, now: Time) -> Option<(Request, Vec<(String, PoolRecord)>)> {
-        if now >= self.next_change || self.vacated {
+    fn run(&mut self, now: Time) -> Option<(StoreRequest, Vec<(String, PoolShares)>)> {
+        if now >= self.next_change || self.released_all {
             let changes = match () {
-                () if self.vacated => self.releases(),
+                () if self.released_all => self.releases(),
                 () if self.is_resting() => self.restatements(),
                 () => self.changes(now),
             };
@@ -527,51 +527,51 @@ impl Node {
                 self.next_change = now + Span::from_micros(if self.conflicts == 0 { round } else { round / 4 });
                 let mut txn = self.heartbeat();
                 for (name, record) in &changes {
-                    let key = Key::Pool(name.clone());
+                    let key = StoreKey::Pool(name.clone());
                     txn.compares.push((key.clone(), self.pools[name].revision));
-                    txn.puts.push((key, Some(Value::Pool(record.clone()))));
+                    txn.puts.push((key, Some(StoreValue::Pool(record.clone()))));
                 }
-                return Some((Request::Commit(txn), changes));
+                return Some((StoreRequest::Commit(txn), changes));
             }
         }
-        if self.vacated {
+        if self.released_all {
             return None;
         }
         if self.is_resting()
-            && !self.vacated
+            && !self.released_all
             && now >= self.next_change
             && let Some(txn) = self.restate_member()
         {
             self.next_change = now + self.timing.round;
-            return Some((Request::Commit(txn), Vec::new()));
+            return Some((StoreRequest::Commit(txn), Vec::new()));
         }
         if let Some(txn) = self.end_rest(now) {
-            return Some((Request::Commit(txn), Vec::new()));
+            return Some((StoreRequest::Commit(txn), Vec::new()));
         }
         let pause = if self.unrecorded { self.timing.round } else { self.timing.beat() };
         if self.renewed.is_none_or(|sent| now >= sent + pause) {
-            return Some((Request::Commit(self.heartbeat()), Vec::new()));
+            return Some((StoreRequest::Commit(self.heartbeat()), Vec::new()));
         }
         let waits = self.pools.values().any(|pool| pool.record.nodes.values().any(|entry| entry.wait.is_some()));
         if now >= self.next_read {
             self.next_read = now + if waits { self.timing.round } else { self.timing.idle_round };
-            return Some((Request::ReadPools(self.read_to), Vec::new()));
+            return Some((StoreRequest::ReadPools(self.read_to), Vec::new()));
         }
         let lacks = !self.is_resting() && self.pools.values().any(|pool| pool.waits(&self.name));
         if now >= self.next_look || lacks && !self.members.is_recent(now, LOOK_AT_MEMBERS) {
             self.next_look = if lacks { now + LOOK_AT_MEMBERS } else { Time::NEVER };
-            return Some((Request::ReadMembers, Vec::new()));
+            return Some((StoreRequest::ReadMembers, Vec::new()));
         }
         if lacks {
             self.next_look = self.next_look.min(now + LOOK_AT_MEMBERS);
-            return self.reclaim(now).map(|txn| (Request::Commit(txn), Vec::new()));
+            return self.reclaim(now).map(|txn| (StoreRequest::Commit(txn), Vec::new()));
         }
         self.lost.clear();
         None
     }
 
     /// The records to write, and the limits from now on.
-    fn changes(&mut self, now: Time) -> Vec<(String, PoolRecord)> {
+    fn changes(&mut self, now: Time) -> Vec<(String, PoolShares)> {
         let (name, rule) = (&self.name, self.budget_rule);
         let early = self.releases_early();
         let changed =
@@ -620,11 +620,11 @@ impl Node {
         self.lost = wanted;
         let (other, revision, pool) = found?;
         let mut txn = self.heartbeat();
-        let key = Key::Member(other.clone());
+        let key = StoreKey::Member(other.clone());
         match pool {
             None => {
                 let member = self.members.get(&other).map(|(_, member)| member.clone()).unwrap_or_default();
-                txn.puts.push((key.clone(), Some(Value::Member(Member { fenced: true, ..member }))));
+                txn.puts.push((key.clone(), Some(StoreValue::Member(Member { fenced: true, ..member }))));
             }
             Some((pool_name, left)) => {
                 self.ended.remove(&Lost { pool: pool_name.clone(), node: other.clone(), revision });
@@ -634,8 +634,8 @@ impl Node {
                 let (floor, share) =
                     (self.kept_floor(self.floor_after(&other, entry)), self.kept_share(&other, entry, left));
                 record.set(&other, Entry { share, floor, wait: None });
-                txn.compares.push((Key::Pool(pool_name.clone()), pool.revision));
-                txn.puts.push((Key::Pool(pool_name), Some(Value::Pool(record))));
+                txn.compares.push((StoreKey::Pool(pool_name.clone()), pool.revision));
+                txn.puts.push((StoreKey::Pool(pool_name), Some(StoreValue::Pool(record))));
             }
         }
         if !self.skips_fence() {
@@ -686,8 +686,8 @@ impl Node {
         let certain = self.phase == Phase::Read { certain: true };
         let (at, member) = own.unwrap_or((0, Member::default()));
         let mine = at != 0 && member.incarnation == self.member.incarnation;
-        let succeeds = self.predecessor == Some(member.incarnation);
-        self.name_in_use = at != 0 && !mine && !succeeds && self.is_alive(now, &all);
+        let is_old_process = self.old_incarnation == Some(member.incarnation);
+        self.name_in_use = at != 0 && !mine && !is_old_process && self.is_alive(now, &all);
         if self.name_in_use {
             self.end_shares();
             self.next_read = now + RETRY;
@@ -698,7 +698,7 @@ impl Node {
             return;
         }
         if !mine || member.fenced {
-            if at != 0 && !mine && !succeeds && self.counts_orphans() {
+            if at != 0 && !mine && !is_old_process && self.counts_orphans() {
                 self.orphans = Orphans { connections: member.connections.clone(), unread: true, until: None };
             }
             // What it had in the store before has a lease there.
@@ -716,7 +716,7 @@ impl Node {
         self.revision = at;
         self.member.beat = self.member.beat.max(member.beat);
         self.phase = Phase::Run;
-        self.take_over(now, all);
+        self.apply_read(now, all);
     }
 
     /// Whether the other incarnation with this node's name may still have a lease, or others are about to end its
@@ -726,8 +726,8 @@ impl Node {
         let lives = |name: &str| name != self.name && self.members.lease(now, name, lost_after) == Lease::Valid;
         let ends = |(name, entry): (&String, &Entry)| entry.share > 0 && entry.wait.is_some() && lives(name);
         let gives = |stored: &Stored| match &stored.value {
-            Value::Member(_) | Value::Store(_) => false,
-            Value::Pool(record) => {
+            StoreValue::Member(_) | StoreValue::Store(_) => false,
+            StoreValue::Pool(record) => {
                 let mine = record.entry(&self.name);
                 mine.share > mine.floor && record.nodes.iter().any(ends)
             }
@@ -748,8 +748,8 @@ impl Node {
     }
 
     /// The records of all pools, read when no transaction of this node is under way: its shares are what they say.
-    fn take_over(&mut self, now: Time, all: Vec<Stored>) {
-        let mut records: BTreeMap<String, (Revision, PoolRecord)> =
+    fn apply_read(&mut self, now: Time, all: Vec<Stored>) {
+        let mut records: BTreeMap<String, (Revision, PoolShares)> =
             pools(all).into_iter().map(|(name, revision, record)| (name, (revision, record))).collect();
         let rests = self.is_resting();
         if !rests {
@@ -773,7 +773,7 @@ impl Node {
     }
 
     /// A pool's record was read while the node runs.
-    fn seen(&mut self, now: Time, name: &str, revision: Revision, record: PoolRecord) {
+    fn seen(&mut self, now: Time, name: &str, revision: Revision, record: PoolShares) {
         let rests = self.is_resting();
         let pool = self.pools.entry(name.to_owned()).or_insert_with(|| Pool::new(Budget::default(), now));
         if revision > pool.revision {
@@ -784,7 +784,7 @@ impl Node {
         }
     }
 
-    fn committed(&mut self, now: Time, txn: &Txn, revision: Revision, sent: Time, shares: Vec<(String, PoolRecord)>) {
+    fn committed(&mut self, now: Time, txn: &Txn, revision: Revision, sent: Time, shares: Vec<(String, PoolShares)>) {
         self.revision = revision;
         self.conflicts = 0;
         let rests = self.is_resting();
@@ -796,7 +796,7 @@ impl Node {
             return;
         }
         let reclaimed = txn.puts.iter().filter_map(|(key, value)| match (key, value) {
-            (Key::Pool(name), Some(Value::Pool(record))) => Some((name.clone(), record.clone())),
+            (StoreKey::Pool(name), Some(StoreValue::Pool(record))) => Some((name.clone(), record.clone())),
             _ => None,
         });
         let written = if shares.is_empty() { reclaimed.collect() } else { shares };
@@ -807,7 +807,7 @@ impl Node {
                 pool.write_budget &= rests;
             }
         }
-        if txn.puts.iter().any(|(key, _)| matches!(key, Key::Member(name) if *name != self.name)) {
+        if txn.puts.iter().any(|(key, _)| matches!(key, StoreKey::Member(name) if *name != self.name)) {
             self.next_look = now;
         }
         self.renew(now, sent);
@@ -848,7 +848,7 @@ impl Node {
     /// there is one. Returns whether the store has to be written first.
     fn meet_store(&mut self, now: Time, all: &[Stored], mine: Option<&Member>) -> bool {
         let found = all.iter().find_map(|stored| match stored.value {
-            Value::Store(store) => Some((stored.revision, store)),
+            StoreValue::Store(store) => Some((stored.revision, store)),
             _ => None,
         });
         // A backup, from before heartbeats that were written.
@@ -904,7 +904,7 @@ impl Node {
     }
 
     /// The records to write before the store is ready.
-    fn restatements(&mut self) -> Vec<(String, PoolRecord)> {
+    fn restatements(&mut self) -> Vec<(String, PoolShares)> {
         let (me, members) = (&self.name, &self.members);
         let has_left = |name: &str| members.get(name).is_some_and(|(_, member)| member.left);
         let pools = self.pools.iter();
@@ -915,10 +915,10 @@ impl Node {
     /// The transaction with what is known of another node that has not come back: it may be frozen, and is fenced.
     fn restate_member(&mut self) -> Option<Txn> {
         let (name, member) = self.members.gone().find(|(name, _)| **name != self.name)?;
-        let (key, member) = (Key::Member(name.clone()), Member { fenced: true, ..member.clone() });
+        let (key, member) = (StoreKey::Member(name.clone()), Member { fenced: true, ..member.clone() });
         let mut txn = self.heartbeat();
         txn.compares.push((key.clone(), 0));
-        txn.puts.push((key, Some(Value::Member(member))));
+        txn.puts.push((key, Some(StoreValue::Member(member))));
         Some(txn)
     }
 
@@ -929,7 +929,7 @@ impl Node {
             return None;
         }
         let mut txn = self.heartbeat();
-        txn.puts.push((Key::Store, Some(Value::Store(Store { ready: true, ..store }))));
+        txn.puts.push((StoreKey::Store, Some(StoreValue::Store(Store { ready: true, ..store }))));
         Some(txn)
     }
 
@@ -937,8 +937,8 @@ impl Node {
     fn guard(&self, txn: &mut Txn) {
         match self.known.make {
             Some((revision, store)) => {
-                txn.compares.push((Key::Store, revision));
-                txn.puts.push((Key::Store, Some(Value::Store(store))));
+                txn.compares.push((StoreKey::Store, revision));
+                txn.puts.push((StoreKey::Store, Some(StoreValue::Store(store))));
             }
             None => txn.store = self.known.store,
         }
@@ -948,7 +948,7 @@ impl Node {
     fn wrote_store(&mut self, now: Time, txn: &Txn) {
         self.known.beat = self.known.beat.max(self.member.beat);
         let written = txn.puts.iter().find_map(|(_, value)| match value {
-            Some(Value::Store(store)) => Some(*store),
+            Some(StoreValue::Store(store)) => Some(*store),
             _ => None,
         });
         let Some(store) = written else { return };
@@ -970,15 +970,15 @@ impl Node {
 
 fn members(all: &[Stored]) -> Vec<(String, Revision, Member)> {
     let member = |stored: &Stored| match (&stored.key, &stored.value) {
-        (Key::Member(name), Value::Member(member)) => Some((name.clone(), stored.revision, member.clone())),
+        (StoreKey::Member(name), StoreValue::Member(member)) => Some((name.clone(), stored.revision, member.clone())),
         _ => None,
     };
     all.iter().filter_map(member).collect()
 }
 
-fn pools(all: Vec<Stored>) -> Vec<(String, Revision, PoolRecord)> {
+fn pools(all: Vec<Stored>) -> Vec<(String, Revision, PoolShares)> {
     let pool = |stored: Stored| match (stored.key, stored.value) {
-        (Key::Pool(name), Value::Pool(record)) => Some((name, stored.revision, record)),
+        (StoreKey::Pool(name), StoreValue::Pool(record)) => Some((name, stored.revision, record)),
         _ => None,
     };
     all.into_iter().filter_map(pool).collect()

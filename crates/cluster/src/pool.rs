@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use weir_base::Time;
 
 use crate::fair::{Plan, Usage, View};
-use crate::record::{Entry, PoolRecord};
+use crate::record::{Entry, PoolShares};
 use crate::request::Revision;
 
 /// A pool's budget in the configuration.
@@ -33,7 +33,7 @@ pub enum BudgetRule {
 
 /// See the head of the file.
 pub(crate) struct Pool {
-    pub(crate) record: PoolRecord,
+    pub(crate) record: PoolShares,
     pub(crate) revision: Revision,
     /// When the record was first seen like this.
     pub(crate) seen: Time,
@@ -62,13 +62,13 @@ pub(crate) struct Carried {
     /// This process had it; otherwise one before may have had more.
     pub(crate) is_own: bool,
     /// The record there, as it was last read.
-    pub(crate) record: PoolRecord,
+    pub(crate) record: PoolShares,
 }
 
 impl Pool {
     pub(crate) fn new(budget: Budget, now: Time) -> Pool {
         Pool {
-            record: PoolRecord::default(),
+            record: PoolShares::default(),
             revision: 0,
             seen: now,
             limit: 0,
@@ -82,7 +82,7 @@ impl Pool {
         }
     }
 
-    pub(crate) fn see(&mut self, now: Time, revision: Revision, record: PoolRecord) {
+    pub(crate) fn see(&mut self, now: Time, revision: Revision, record: PoolShares) {
         if revision != self.revision {
             self.seen = now;
         }
@@ -94,7 +94,7 @@ impl Pool {
         self.record.entry(me).wait.is_some()
     }
 
-    pub(crate) fn plan(&self, now: Time, me: &str, record: &PoolRecord) -> Plan {
+    pub(crate) fn plan(&self, now: Time, me: &str, record: &PoolShares) -> Plan {
         let seen = now.since(self.seen);
         let floor = if self.configured { self.budget.floor } else { record.entry(me).floor };
         View { record, me, usage: &self.used(), seen, floor }.plan()
@@ -131,7 +131,7 @@ impl Pool {
     }
 
     /// The record to write, if one is. Sets the limit and the floor at once if they become lower.
-    pub(crate) fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolRecord> {
+    pub(crate) fn change(&mut self, now: Time, me: &str, rule: BudgetRule, early: bool) -> Option<PoolShares> {
         // What is so already is not written later, over another node's.
         self.write_budget &= self.revision == 0 || self.record.budget != self.budget.size;
         let writes = match rule {
@@ -182,7 +182,7 @@ impl Pool {
         self.carried.as_ref().is_none_or(|carried| entry.share >= carried.share && entry.floor >= carried.floor)
     }
 
-    pub(crate) fn restatement(&self, me: &str, has_left: &impl Fn(&str) -> bool) -> Option<PoolRecord> {
+    pub(crate) fn restatement(&self, me: &str, has_left: &impl Fn(&str) -> bool) -> Option<PoolShares> {
         let carried = self.carried.as_ref()?;
         let mut record = Cow::Borrowed(&self.record);
         for (name, entry) in carried.record.nodes.iter().filter(|(name, entry)| *name != me && entry.share > 0) {

@@ -8,7 +8,7 @@ use weir_base::Span;
 /// A pool: its budget, and what its nodes have of it. The sum of the shares is at most the budget, unless the budget
 /// was reduced and nodes have not yet released what is too much.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct PoolRecord {
+pub struct PoolShares {
     /// The most server connections of all nodes.
     pub budget: u32,
     /// The nodes that have a share, or wait for one, by name.
@@ -65,7 +65,7 @@ pub struct Member {
     /// By pool: its server connections, in order. The last changes may be missing. Earlier versions wrote process ids
     /// only, as `backends`, which identify nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub connections: BTreeMap<String, Vec<Backend>>,
+    pub connections: BTreeMap<String, Vec<BackendId>>,
     /// The program's version.
     #[serde(default)]
     pub version: String,
@@ -84,21 +84,21 @@ pub struct Member {
 /// and the time of its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "(u32, u64)", into = "(u32, u64)")]
-pub struct Backend {
+pub struct BackendId {
     /// The backend's process id.
     pub pid: u32,
     /// When the backend began: microseconds since 1970, by the server's clock.
     pub started: u64,
 }
 
-impl From<(u32, u64)> for Backend {
-    fn from((pid, started): (u32, u64)) -> Backend {
-        Backend { pid, started }
+impl From<(u32, u64)> for BackendId {
+    fn from((pid, started): (u32, u64)) -> BackendId {
+        BackendId { pid, started }
     }
 }
 
-impl From<Backend> for (u32, u64) {
-    fn from(Backend { pid, started }: Backend) -> (u32, u64) {
+impl From<BackendId> for (u32, u64) {
+    fn from(BackendId { pid, started }: BackendId) -> (u32, u64) {
         (pid, started)
     }
 }
@@ -136,7 +136,7 @@ pub struct PeerAddress {
     pub port: u16,
 }
 
-impl PoolRecord {
+impl PoolShares {
     /// The sum of all shares.
     pub fn shared(&self) -> u32 {
         self.nodes.values().map(|entry| entry.share).sum()
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_recorded_connection_has_a_process_id_and_the_time_of_its_start() {
-        let connections = [("app".to_owned(), vec![Backend { pid: 20, started: 1_700_000_000_000_000 }])].into();
+        let connections = [("app".to_owned(), vec![BackendId { pid: 20, started: 1_700_000_000_000_000 }])].into();
         let text = serde_json::to_string(&Member { connections, ..Member::default() }).unwrap();
         assert!(text.contains(r#""connections":{"app":[[20,1700000000000000]]}"#), "{text}");
         let old = r#"{"incarnation":1,"beat":2,"backends":{"app":[20]}}"#;

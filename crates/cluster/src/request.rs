@@ -1,13 +1,13 @@
 //! What a node asks of etcd, and etcd's replies. Values only; the caller encodes them.
 
-use crate::record::{Member, PoolRecord, Store};
+use crate::record::{Member, PoolShares, Store};
 
 /// A revision of etcd: of a key's last change, or of the whole store. 0: the key does not exist.
 pub type Revision = i64;
 
 /// A key below the cluster's prefix.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Key {
+pub enum StoreKey {
     /// `generation`.
     Store,
     /// `node/NAME`.
@@ -18,29 +18,29 @@ pub enum Key {
 
 /// A key's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Value {
-    /// The value of the [`Key::Store`].
+pub enum StoreValue {
+    /// The value of the [`StoreKey::Store`].
     Store(Store),
-    /// The value of a [`Key::Member`].
+    /// The value of a [`StoreKey::Member`].
     Member(Member),
-    /// The value of a [`Key::Pool`].
-    Pool(PoolRecord),
+    /// The value of a [`StoreKey::Pool`].
+    Pool(PoolShares),
 }
 
 /// A key with its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stored {
     /// The key.
-    pub key: Key,
+    pub key: StoreKey,
     /// The revision of the key's last change.
     pub revision: Revision,
     /// The key's value.
-    pub value: Value,
+    pub value: StoreValue,
 }
 
 /// One request. Each is linearizable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum StoreRequest {
     /// Reads the store's identity, all members and all pools, at one revision.
     ReadAll,
     /// Reads all members.
@@ -55,16 +55,16 @@ pub enum Request {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Txn {
     /// The keys, and their expected revisions.
-    pub compares: Vec<(Key, Revision)>,
-    /// The value of [`Key::Store`]: revisions of another store may be the same.
+    pub compares: Vec<(StoreKey, Revision)>,
+    /// The value of [`StoreKey::Store`]: revisions of another store may be the same.
     pub store: Option<Store>,
     /// The new values; `None` deletes.
-    pub puts: Vec<(Key, Option<Value>)>,
+    pub puts: Vec<(StoreKey, Option<StoreValue>)>,
 }
 
 /// The reply to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum StoreReply {
     /// What was read, and the store's revision then.
     Read(Revision, Vec<Stored>),
     /// All was written, at this revision.

@@ -30,7 +30,7 @@ pub(crate) enum Bug {
     /// A connection that is closed here counts no more, though the server has not ended it.
     EndNotAwaited,
     /// A process that ends gives its shares away before the server has ended its connections.
-    VacatedEarly,
+    ReleasedEarly,
     /// A lost node's share is reduced to its floor, though the server has more of its connections.
     LeftIgnored,
     /// A node without a lease opens a connection of its own to end a lost node's.
@@ -55,7 +55,7 @@ const BUGS: [Bug; 14] = [
     Bug::NoFence,
     Bug::ReleasedBeforeClosed,
     Bug::EndNotAwaited,
-    Bug::VacatedEarly,
+    Bug::ReleasedEarly,
     Bug::LeftIgnored,
     Bug::EndedWithoutLease,
     Bug::EnderNotCounted,

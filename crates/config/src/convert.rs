@@ -9,7 +9,7 @@ use weir_auth::Method;
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, PeerRules, Pool, UserRules};
+use crate::model::{Config, PeerRules, PoolConfig, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -135,7 +135,7 @@ fn peer(id: u16, rules: &PeerRules) -> String {
     section
 }
 
-fn pool_section(pool: &Pool, config: &Config) -> String {
+fn pool_section(pool: &PoolConfig, config: &Config) -> String {
     let mut section = format!("\n[pools.{}]\n", toml_key(&pool.name));
     // A pool takes the same values from the settings for all pools in TOML.
     let (mut text, mut usual) = (PoolText::of(pool, config), PoolText::new(&pool.name, config));

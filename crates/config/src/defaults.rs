@@ -10,7 +10,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, Pool,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, PoolConfig,
     Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
@@ -38,10 +38,10 @@ impl Default for Limits {
     }
 }
 
-impl Default for Pool {
+impl Default for PoolConfig {
     /// A pool without a name and without servers, with the defaults of the TOML format.
-    fn default() -> Pool {
-        Pool {
+    fn default() -> PoolConfig {
+        PoolConfig {
             name: String::new(),
             targets: Vec::new(),
             balance: Balance::default(),

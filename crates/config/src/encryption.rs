@@ -15,7 +15,7 @@ pub enum Encryption {
 
 /// How a login failed, as far as it decides whether the other choice of encryption may succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoginFailure {
+pub enum FailedAttempt {
     /// The handshake failed.
     Handshake,
     /// The server refused the login.
@@ -38,13 +38,13 @@ impl Encryption {
     }
 
     /// The next try at the same server, if one may succeed after this failure.
-    pub fn other(self, mode: SslMode, ending: LoginFailure) -> Option<Encryption> {
+    pub fn other(self, mode: SslMode, ending: FailedAttempt) -> Option<Encryption> {
         match (mode, self, ending) {
-            (SslMode::Allow, Encryption::Off, LoginFailure::Refused { .. }) => Some(Encryption::Required),
+            (SslMode::Allow, Encryption::Off, FailedAttempt::Refused { .. }) => Some(Encryption::Required),
             (
                 SslMode::Prefer,
                 Encryption::Preferred,
-                LoginFailure::Handshake | LoginFailure::Refused { encrypted: true },
+                FailedAttempt::Handshake | FailedAttempt::Refused { encrypted: true },
             ) => Some(Encryption::Off),
             _ => None,
         }

@@ -58,15 +58,15 @@ pub use edit::{
     is_settable, merge, node_part, outline, outline_changes, pool_keys, replace_secrets, restore, rewrite, shared_part,
     shared_sections, user_keys,
 };
-pub use encryption::{Encryption, LoginFailure};
+pub use encryption::{Encryption, FailedAttempt};
 pub use error::{ConfigError, ConfigErrors};
 pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, MAX_PEER_ID, Network,
-    OnServerDown, PeerRules, Pool, Process, SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols,
-    TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    OnServerDown, PeerRules, PoolConfig, Process, SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls,
+    TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use oidc::{Oidc, is_safe_url};
@@ -75,7 +75,7 @@ pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};
-pub use review::{CLOSING_DESCRIPTORS, Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};
+pub use review::{CLOSING_DESCRIPTORS, ConfigFinding, HostLimits, Severity, max_servers, reserved_descriptors, review};
 pub use server_password::ServerPassword;
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};

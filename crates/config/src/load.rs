@@ -13,7 +13,7 @@ use crate::edit::{self, Edits};
 use crate::error::{ConfigError, ConfigErrors, Found};
 use crate::field::FieldMut;
 use crate::ini;
-use crate::model::{Config, Pool};
+use crate::model::{Config, PoolConfig};
 use crate::names::{FALLBACK, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
 use crate::pool_text::PoolText;
@@ -243,7 +243,7 @@ impl Loader<'_> {
     }
 
     /// `None` if a part of it is invalid.
-    fn pool(&mut self, config: &Config, text: PoolText) -> Option<Pool> {
+    fn pool(&mut self, config: &Config, text: PoolText) -> Option<PoolConfig> {
         let named = self.check_name(config, &text.name);
         let named = self.found.take(named);
         if config.format == FileFormat::Toml {
@@ -259,7 +259,7 @@ impl Loader<'_> {
         let startup = text.startup();
         let own_name = if text.name == FALLBACK { "" } else { &text.name };
         let database = text.database.clone().unwrap_or_else(|| own_name.to_owned());
-        Some(Pool {
+        Some(PoolConfig {
             name: text.name,
             targets,
             balance: text.balance,

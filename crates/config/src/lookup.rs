@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Config, Pool, UserRules};
+use crate::model::{Config, PoolConfig, UserRules};
 use crate::names::RESERVED_DATABASES;
 use crate::origin::FileFormat;
 
@@ -33,7 +33,7 @@ impl Config {
     pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {
         let auth = &self.auth;
         let pool = if RESERVED_DATABASES.contains(&database) { None } else { self.pool(database) };
-        let own = |get: fn(&Pool) -> &Option<String>| pool.as_deref().and_then(|pool| get(pool).clone());
+        let own = |get: fn(&PoolConfig) -> &Option<String>| pool.as_deref().and_then(|pool| get(pool).clone());
         let user = own(|pool| &pool.auth_user).or_else(|| auth.query_user.clone()).filter(|user| !user.is_empty())?;
         let place = own(|pool| &pool.auth_database).or_else(|| auth.query_database.clone());
         let place = place.filter(|name| !name.is_empty());
@@ -57,12 +57,12 @@ impl Config {
 
     /// The pool for clients that name `database`: the one of that name, or one made from the fallback (`*`), whose
     /// database on the server is the one that the client named unless the fallback names one.
-    pub fn pool(&self, database: &str) -> Option<Arc<Pool>> {
+    pub fn pool(&self, database: &str) -> Option<Arc<PoolConfig>> {
         if let Some(pool) = self.pools.get(database) {
             return Some(pool.clone());
         }
         let pattern = self.fallback.as_ref()?;
-        let mut pool = Pool::clone(pattern);
+        let mut pool = PoolConfig::clone(pattern);
         pool.name = database.to_owned();
         if pool.database.is_empty() {
             pool.database = database.to_owned();
@@ -76,9 +76,9 @@ impl Config {
     }
 
     /// A pool with the rules of `user`, the user on the server.
-    pub fn pool_of_user(&self, pool: &Arc<Pool>, user: &str) -> Arc<Pool> {
+    pub fn pool_of_user(&self, pool: &Arc<PoolConfig>, user: &str) -> Arc<PoolConfig> {
         let Some(rules) = self.users.get(user) else { return pool.clone() };
-        let mut pool = Pool::clone(pool);
+        let mut pool = PoolConfig::clone(pool);
         apply(rules, &mut pool);
         Arc::new(pool)
     }
@@ -126,7 +126,7 @@ impl Config {
     }
 }
 
-fn apply(rules: &UserRules, pool: &mut Pool) {
+fn apply(rules: &UserRules, pool: &mut PoolConfig) {
     fn set<T: Clone>(field: &mut T, rule: &Option<T>) {
         if let Some(value) = rule {
             field.clone_from(value);

@@ -61,7 +61,7 @@ pub struct Config {
     /// The limits of pools without their own.
     pub limits: Limits,
     /// The pools, by the name that clients give as their database.
-    pub pools: BTreeMap<String, Arc<Pool>>,
+    pub pools: BTreeMap<String, Arc<PoolConfig>>,
     /// Startup parameters that are ignored instead of refused.
     pub ignore_startup_parameters: Vec<String>,
     /// What happens to other startup parameters that are not tracked.
@@ -81,7 +81,7 @@ pub struct Config {
     /// When a SUSPEND closes connections that could not be flushed; zero: never.
     pub suspend_timeout: Span,
     /// The pool for every database without its own (`*`): a template, whose name and database are the client's.
-    pub fallback: Option<Arc<Pool>>,
+    pub fallback: Option<Arc<PoolConfig>>,
     /// A pool made from `fallback` is dropped when unused for longer; zero: never.
     pub autodb_idle_timeout: Span,
     /// A pool without clients for longer closes its servers and is forgotten; zero: never.
@@ -575,7 +575,7 @@ pub enum LogFormat {
 
 /// One pool: its servers, the login there, and the rules of pooling.
 #[derive(Clone, PartialEq)]
-pub struct Pool {
+pub struct PoolConfig {
     /// The name that clients give as their database.
     pub name: String,
     /// The servers, at least one; several are hosts of one database.
@@ -796,7 +796,7 @@ words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
     Standby = "standby", PreferStandby = "prefer-standby");
 
-impl Pool {
+impl PoolConfig {
     /// The first server.
     ///
     /// # Panics
@@ -841,7 +841,7 @@ impl FromStr for Network {
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for PoolConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("name", &self.name)

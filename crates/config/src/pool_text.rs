@@ -5,7 +5,7 @@
 use weir_auth::RequireAuth;
 use weir_base::{OnDirty, PoolMode};
 
-use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
+use crate::model::{Balance, Config, Limits, PoolConfig, SessionAttrs};
 
 /// A pool as written.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl PoolText {
     }
 
     /// The written form of a resolved pool; the reverse of `load`.
-    pub(crate) fn of(pool: &Pool, config: &Config) -> PoolText {
+    pub(crate) fn of(pool: &PoolConfig, config: &Config) -> PoolText {
         let mut ports: Vec<u16> = pool.targets.iter().map(|target| target.port).collect();
         if ports.iter().all(|port| Some(port) == ports.first()) {
             ports.truncate(1);

@@ -1,6 +1,6 @@
 //! What changes with a reload, and what needs a restart.
 
-use crate::model::{Config, Listen, Pool, Web};
+use crate::model::{Config, Listen, PoolConfig, Web};
 use crate::names::FALLBACK;
 use crate::origin::FileFormat;
 use crate::settings;
@@ -102,10 +102,11 @@ fn users_differ(old: &Config, new: &Config) -> bool {
     old.auth.users != new.auth.users || old.users != new.users || access(old) != access(new)
 }
 
-fn same_login(a: &Pool, b: &Pool) -> bool {
-    let login = |pool: &'_ Pool| {
-        let Pool { targets, database, user, password, startup, connect_query, session_attrs, require_auth, .. } =
-            pool.clone();
+fn same_login(a: &PoolConfig, b: &PoolConfig) -> bool {
+    let login = |pool: &'_ PoolConfig| {
+        let PoolConfig {
+            targets, database, user, password, startup, connect_query, session_attrs, require_auth, ..
+        } = pool.clone();
         (targets, database, user, password, startup, connect_query, session_attrs, require_auth)
     };
     login(a) == login(b)
@@ -120,17 +121,17 @@ mod tests {
     use super::*;
     use crate::Users;
 
-    fn pool(name: &str) -> Pool {
-        Pool {
+    fn pool(name: &str) -> PoolConfig {
+        PoolConfig {
             name: name.to_owned(),
             targets: vec![Target { host: Host::parse("127.0.0.1"), port: 5432 }],
             database: name.to_owned(),
             password: Some("hush".into()),
-            ..Pool::default()
+            ..PoolConfig::default()
         }
     }
 
-    fn config(pools: impl IntoIterator<Item = Pool>) -> Config {
+    fn config(pools: impl IntoIterator<Item = PoolConfig>) -> Config {
         let pools = pools.into_iter().map(|pool| (pool.name.clone(), Arc::new(pool))).collect();
         Config { pools, ..Config::default() }
     }
@@ -142,7 +143,7 @@ mod tests {
         sized.limits.size = 5;
         let mut moved = pool("moved");
         moved.targets[0].port = 5433;
-        let secret = Pool { password: Some("new".into()), ..pool("secret") };
+        let secret = PoolConfig { password: Some("new".into()), ..pool("secret") };
         let found = differences(&old, &config([pool("new"), pool("same"), sized, moved, secret]));
         assert_eq!(found.added, ["new"]);
         assert_eq!(found.removed, ["gone"]);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use weir_base::plural;
 
 use crate::error::ConfigError;
-use crate::model::{Config, Pool};
+use crate::model::{Config, PoolConfig};
 use crate::origin::FileFormat;
 use crate::settings;
 use crate::table::{Section, Setting};
@@ -54,7 +54,7 @@ pub enum Severity {
 
 /// One finding. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
+pub struct ConfigFinding {
     /// How severe the finding is.
     pub severity: Severity,
     /// The file of the finding; not the main one if that includes it.
@@ -70,10 +70,10 @@ pub struct Finding {
     pub help: Option<String>,
 }
 
-impl Finding {
+impl ConfigFinding {
     /// A finding about a whole file.
-    pub fn of_file(severity: Severity, file: &Path, text: String) -> Finding {
-        Finding { severity, file: file.to_owned(), line: None, key: None, text, help: None }
+    pub fn of_file(severity: Severity, file: &Path, text: String) -> ConfigFinding {
+        ConfigFinding { severity, file: file.to_owned(), line: None, key: None, text, help: None }
     }
 
     /// What is wrong, and what to do about it, on one line.
@@ -88,7 +88,7 @@ impl Finding {
 }
 
 /// Writes the finding in the format of an error, with file and line; without the severity.
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file.display())?;
         if let Some(line) = self.line {
@@ -98,10 +98,10 @@ impl fmt::Display for Finding {
     }
 }
 
-impl From<&ConfigError> for Finding {
-    fn from(mistake: &ConfigError) -> Finding {
+impl From<&ConfigError> for ConfigFinding {
+    fn from(mistake: &ConfigError) -> ConfigFinding {
         let ConfigError { file, line, message, hint, key } = mistake.clone();
-        Finding { severity: Severity::Error, file, line, key, text: message, help: hint }
+        ConfigFinding { severity: Severity::Error, file, line, key, text: message, help: hint }
     }
 }
 
@@ -130,7 +130,7 @@ pub fn max_servers(config: &Config) -> u64 {
 }
 
 /// Checks a configuration against the machine and for settings without effect; `weir check` prints the findings.
-pub fn review(config: &Config, facts: &HostLimits) -> Vec<Finding> {
+pub fn review(config: &Config, facts: &HostLimits) -> Vec<ConfigFinding> {
     let mut review = Review { config, findings: Vec::new() };
     review.understood();
     review.process(facts);
@@ -148,7 +148,7 @@ pub fn review(config: &Config, facts: &HostLimits) -> Vec<Finding> {
 
 struct Review<'a> {
     config: &'a Config,
-    findings: Vec<Finding>,
+    findings: Vec<ConfigFinding>,
 }
 
 impl Review<'_> {
@@ -238,7 +238,7 @@ impl Review<'_> {
     }
 
     /// A pool's name in messages.
-    fn title(&self, pool: &Pool) -> String {
+    fn title(&self, pool: &PoolConfig) -> String {
         match self.config.format {
             FileFormat::Toml => format!("[pools.{}]", pool.name),
             FileFormat::Ini => format!("database {}", pool.name),
@@ -246,29 +246,29 @@ impl Review<'_> {
     }
 
     /// Weir would serve no client, which is an error; in an ini a warning, since PgBouncer starts with it.
-    fn fail(&mut self, key: &str, text: String) -> &mut Finding {
+    fn fail(&mut self, key: &str, text: String) -> &mut ConfigFinding {
         let severity = if self.config.format == FileFormat::Ini { Severity::Warning } else { Severity::Error };
         self.find(severity, key, text)
     }
 
-    fn note(&mut self, key: &str, text: String) -> &mut Finding {
+    fn note(&mut self, key: &str, text: String) -> &mut ConfigFinding {
         self.find(Severity::Note, key, text)
     }
 
-    fn warn(&mut self, key: &str, text: String) -> &mut Finding {
+    fn warn(&mut self, key: &str, text: String) -> &mut ConfigFinding {
         self.find(Severity::Warning, key, text)
     }
 
     /// Adds a finding with the line of the setting `key`, or else of its section.
-    fn find(&mut self, severity: Severity, key: &str, text: String) -> &mut Finding {
+    fn find(&mut self, severity: Severity, key: &str, text: String) -> &mut ConfigFinding {
         let (file, line) = self.config.locations.file_and_line(key, &self.config.source);
         let last = self.findings.len();
-        self.findings.push(Finding { severity, file, line, key: Some(key.to_owned()), text, help: None });
+        self.findings.push(ConfigFinding { severity, file, line, key: Some(key.to_owned()), text, help: None });
         &mut self.findings[last]
     }
 }
 
-fn servers_of(config: &Config, pool: &Pool) -> u64 {
+fn servers_of(config: &Config, pool: &PoolConfig) -> u64 {
     let limits = &pool.limits;
     let users = if pool.user.is_some() { 1 } else { config.auth.users.len().max(1) as u64 };
     let size = limits.max_servers().unwrap_or(0);

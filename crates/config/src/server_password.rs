@@ -5,7 +5,7 @@
 
 use weir_auth::{Method, Secret};
 
-use crate::model::{Config, Pool};
+use crate::model::{Config, PoolConfig};
 
 /// The source of the password for a pool's logins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub enum ServerPassword<'a> {
 
 impl Config {
     /// The source of the password for the logins of a pool.
-    pub fn server_password<'a>(&'a self, pool: &'a Pool) -> ServerPassword<'a> {
+    pub fn server_password<'a>(&'a self, pool: &'a PoolConfig) -> ServerPassword<'a> {
         let Some(user) = &pool.user else { return ServerPassword::Clients };
         if let Some(password) = &pool.password {
             return ServerPassword::Known(password);
@@ -44,7 +44,7 @@ impl Config {
     }
 
     /// Whether users who are not listed may log in to a pool with a password.
-    fn may_log_in_unlisted(&self, pool: &Pool) -> bool {
+    fn may_log_in_unlisted(&self, pool: &PoolConfig) -> bool {
         let elsewhere = matches!(self.auth.method, Method::Ldap | Method::Pam | Method::Hba);
         elsewhere || self.clients_prove_passwords() && self.auth_lookup(&pool.name).is_some()
     }

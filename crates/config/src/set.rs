@@ -10,7 +10,7 @@ use weir_auth::{Ldap, Method};
 
 use crate::edit::find_exposure_by_set;
 use crate::kind::Kind;
-use crate::model::{Config, Pool};
+use crate::model::{Config, PoolConfig};
 use crate::origin::FileFormat;
 use crate::settings;
 use crate::suggest::nearest;
@@ -100,7 +100,7 @@ fn changed(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
     if config.auth.method != Method::Hba {
         config.auth.hba = None;
     }
-    let follow = |pool: &Arc<Pool>| followed(setting, &config, pool, value.trim());
+    let follow = |pool: &Arc<PoolConfig>| followed(setting, &config, pool, value.trim());
     let pools = config.pools.iter().map(|(name, pool)| (name.clone(), follow(pool))).collect();
     let fallback = config.fallback.as_ref().map(follow);
     Ok(Config { pools, fallback, ..config })
@@ -158,12 +158,12 @@ pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
 }
 
 /// A pool after the global `setting` has changed.
-fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -> Arc<Pool> {
+fn followed(setting: &Setting, config: &Config, pool: &Arc<PoolConfig>, value: &str) -> Arc<PoolConfig> {
     // In TOML a pool's setting has the name of the global one.
     if config.locations.contains(&format!("pools.{}.{}", pool.name, setting.name)) {
         return pool.clone();
     }
-    let mut own = Pool::clone(pool);
+    let mut own = PoolConfig::clone(pool);
     match (setting.field, setting.name) {
         (Field::Limits(field), _) => {
             let written = setting.write_ini(field(&mut own.limits), value);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_config::Config;
 use weir_session::Refusal;
 
@@ -56,55 +56,55 @@ pub(crate) use cx;
 /// other in circles, and calls never nest along a chain of waiters.
 pub(crate) enum FollowUp {
     /// The server may have become free.
-    Release(Peer),
+    Release(ConnId),
     /// The client may go on with its buffered input.
-    Feed(Peer),
+    Feed(ConnId),
     /// This pool may have something to ask for.
     PollPool(PoolIx),
     /// This client or server may be free to leave for another process.
-    HandOver(Peer),
+    Export(ConnId),
     /// A client of this pool runs a command for which a database of its server must be free of other connections.
     NeedAlone { pool: PoolIx, database: Box<str> },
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
-    Displaced(Peer),
+    Displaced(ConnId),
     /// A pool has given a server to one who does not send queries yet: a client that logs in, or an auth_query.
     Granted {
         /// The handle in the pool's queue.
-        waiter: Peer,
-        server: Peer,
+        waiter: ConnId,
+        server: ConnId,
     },
     /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported
     /// it.
-    WelcomeConfirmed(Peer),
+    WelcomeConfirmed(ConnId),
     /// An auth_query has lost its server.
     AuthQueryLost {
-        query: Peer,
+        query: ConnId,
         /// The server's last error, if that was fatal.
         error: Option<Box<Refusal>>,
     },
     /// A client has gone that was logging in, or was an operator.
     ClientGone(Box<ClientSlot>),
     /// Ctrl-C at this console.
-    CancelConsole(Peer),
+    CancelConsole(ConnId),
     /// A command waits for a condition.
     Watch(Box<WaitingCommand>),
     /// A shutdown may have nothing left to wait for.
     CheckDrained,
     /// Worker 0: a server of a pool that nodes share may have been the last one of a process that exits.
-    CheckDeparted,
+    CheckSharedServersEnded,
 }
 
 /// The purpose of a helper's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     /// A client's password is hashed.
-    ClientSalt(Peer),
+    ClientSalt(ConnId),
     /// A client's password is checked elsewhere.
-    CheckPassword(Peer),
+    CheckPassword(ConnId),
     /// What the operating system calls a user.
     NameOfUser(u32),
     /// The hash of a password for our login at a server.
-    ServerSalt(Peer),
+    ServerSalt(ConnId),
     /// The configuration is read or changed.
     Reload,
     /// A configuration is added to the history.
@@ -264,7 +264,7 @@ impl Common {
         self.follow_ups.is_empty()
     }
 
-    /// The number of a new job for [`Io::help`], whose purpose is recorded.
+    /// The number of a new job for [`Io::submit_job`], whose purpose is recorded.
     pub(crate) fn begin_job(&mut self, job: Job) -> u64 {
         let id = self.next_id();
         self.jobs.insert(id, job);

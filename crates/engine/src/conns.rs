@@ -3,7 +3,7 @@
 //! A connection is taken out of the table while it is changed, so that both ends of a link can be changed at once, and
 //! put back after.
 
-use weir_base::{Peer, Target, Time, WorkerId};
+use weir_base::{ConnId, Target, Time, WorkerId};
 
 use crate::cancel::peering::ForwardSlot;
 use crate::cancel::pids::CancelPids;
@@ -98,53 +98,53 @@ impl ConnTable {
     }
 
     /// Adds a connection, or puts it back. A handle whose slot is another's breaks the port's rules.
-    pub(crate) fn put_at(&mut self, peer: Peer, conn: impl Into<Conn>) {
-        let slot = peer.slot as usize;
+    pub(crate) fn put_at(&mut self, handle: ConnId, conn: impl Into<Conn>) {
+        let slot = handle.slot as usize;
         if slot >= self.slots.len() {
             self.slots.resize_with(slot + 1, || (0, Conn::Free));
         }
-        self.slots[slot] = (peer.generation, conn.into());
+        self.slots[slot] = (handle.generation, conn.into());
     }
 
     /// Puts a client back, or adds a new one.
     #[inline]
     pub(crate) fn put_client(&mut self, client: Box<ClientSlot>) {
-        self.put_back(client.peer, client.into());
+        self.put_back(client.conn, client.into());
     }
 
     /// Puts a server back, or adds a new one.
     #[inline]
     pub(crate) fn put_server(&mut self, server: Box<ServerSlot>) {
-        self.put_back(server.peer, server.into());
+        self.put_back(server.conn, server.into());
     }
 
     #[inline]
-    fn put_back(&mut self, peer: Peer, conn: Conn) {
-        match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, place @ Conn::Free)) if *generation == peer.generation => {
+    fn put_back(&mut self, handle: ConnId, conn: Conn) {
+        match self.slots.get_mut(handle.slot as usize) {
+            Some((generation, place @ Conn::Free)) if *generation == handle.generation => {
                 // The slot holds nothing to drop; an assignment would check for that.
                 std::mem::forget(std::mem::replace(place, conn));
             }
-            _ => self.put_at(peer, conn),
+            _ => self.put_at(handle, conn),
         }
     }
 
     /// Takes a connection out, to change or to remove it.
     #[inline]
-    pub(crate) fn take_any(&mut self, peer: Peer) -> Conn {
+    pub(crate) fn take_any(&mut self, handle: ConnId) -> Conn {
         self.look();
-        match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, conn)) if *generation == peer.generation => std::mem::take(conn),
+        match self.slots.get_mut(handle.slot as usize) {
+            Some((generation, conn)) if *generation == handle.generation => std::mem::take(conn),
             _ => Conn::Free,
         }
     }
 
     /// Takes a connection of this kind out, to change or to remove it.
     #[inline]
-    pub(crate) fn take<K: Kind>(&mut self, peer: Peer) -> Option<Box<K>> {
+    pub(crate) fn take<K: Kind>(&mut self, handle: ConnId) -> Option<Box<K>> {
         self.look();
-        match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, conn)) if *generation == peer.generation && K::of(conn).is_some() => {
+        match self.slots.get_mut(handle.slot as usize) {
+            Some((generation, conn)) if *generation == handle.generation && K::of(conn).is_some() => {
                 K::own(std::mem::take(conn))
             }
             _ => None,
@@ -153,20 +153,20 @@ impl ConnTable {
 
     /// A connection of this kind, for reading.
     #[inline]
-    pub(crate) fn get<K: Kind>(&self, peer: Peer) -> Option<&K> {
+    pub(crate) fn get<K: Kind>(&self, handle: ConnId) -> Option<&K> {
         self.look();
-        match self.slots.get(peer.slot as usize) {
-            Some((generation, conn)) if *generation == peer.generation => K::of(conn),
+        match self.slots.get(handle.slot as usize) {
+            Some((generation, conn)) if *generation == handle.generation => K::of(conn),
             _ => None,
         }
     }
 
     /// A connection of this kind.
     #[inline]
-    pub(crate) fn get_mut<K: Kind>(&mut self, peer: Peer) -> Option<&mut K> {
+    pub(crate) fn get_mut<K: Kind>(&mut self, handle: ConnId) -> Option<&mut K> {
         self.look();
-        match self.slots.get_mut(peer.slot as usize) {
-            Some((generation, conn)) if *generation == peer.generation => K::of_mut(conn),
+        match self.slots.get_mut(handle.slot as usize) {
+            Some((generation, conn)) if *generation == handle.generation => K::of_mut(conn),
             _ => None,
         }
     }
@@ -187,10 +187,10 @@ impl ConnTable {
         self.slots.iter().inspect(|_| self.look()).filter_map(|(_, conn)| K::of(conn))
     }
 
-    /// Whether a timer at `when` is the current one of a peer; true also for a peer that is taken out of the table.
-    pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
-        match self.slots.get(peer.slot as usize) {
-            Some((generation, conn)) if *generation == peer.generation => match conn {
+    /// Whether a timer at `when` is the current one of a connection; true also for one that is taken out of the table.
+    pub(crate) fn is_armed(&mut self, handle: ConnId, when: Time) -> bool {
+        match self.slots.get(handle.slot as usize) {
+            Some((generation, conn)) if *generation == handle.generation => match conn {
                 Conn::Client(client) => client.armed == when,
                 Conn::Server(server) => server.armed == when,
                 Conn::Cancel(cancel) => cancel.armed == when,
@@ -221,7 +221,7 @@ impl ConnTable {
             Some((_, Conn::Client(client))) => client.cancel.pid() & mask == low,
             _ => false,
         };
-        let pid = self.pids.issue(worker, (client.peer.slot, slots.len() as u32), has);
+        let pid = self.pids.issue(worker, (client.conn.slot, slots.len() as u32), has);
         client.cancel_mut().set_pid(pid);
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::pool_counts::PoolCounts;
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     /// What is known of the hosts of servers.
     pub(crate) hosts: HostStates,
     /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.
-    pub(crate) lent: HashMap<Peer, LentServer>,
+    pub(crate) lent: HashMap<ConnId, LentServer>,
     /// What operators have stopped.
     pub(crate) pause: PauseState,
     pub(crate) shutdown: Shutdown,

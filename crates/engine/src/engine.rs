@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_admin::{Reply, Request};
-use weir_base::{Peer, Time, WorkerId};
+use weir_admin::{ControlReply, ControlRequest};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_config::Config;
 use weir_session::{Refusal, StatementMemory};
 
@@ -23,7 +23,7 @@ use crate::handles::{PoolIx, Waiter};
 use crate::lending::{borrower, owner, received};
 use crate::link::{full, leave, lost, query, release, timeouts};
 use crate::pause::{commands, hold, watch};
-use crate::pools::{adopt, create, poll, reconnect};
+use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
 use crate::reading::Reason;
 use crate::secured::Secured;
@@ -32,7 +32,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::server::{close, login, open, permits, probe, vanished};
 use crate::sessions::Sessions;
 use crate::timers::Who;
-use crate::upgrade::{give, receive};
+use crate::upgrade::{export, import};
 use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerCommand};
 use crate::workers::quota::{QuotaReply, Resource};
 use crate::workers::{Workers, client_counts, shares};
@@ -104,7 +104,7 @@ impl Engine {
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.core.common.set_now(now);
         match input {
-            Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
+            Input::Bytes { conn, bytes } => self.bytes(now, conn, bytes, io),
             other => self.event(now, other, io),
         }
         if !self.core.common.is_done() {
@@ -121,19 +121,19 @@ impl Engine {
     }
 
     #[inline]
-    fn bytes<I: Io>(&mut self, now: Time, peer: Peer, bytes: &[u8], io: &mut I) {
+    fn bytes<I: Io>(&mut self, now: Time, conn: ConnId, bytes: &[u8], io: &mut I) {
         if self.core.pause.is_suspended() {
-            hold::hold(&mut self.core, peer, io);
+            hold::hold(&mut self.core, conn, io);
         }
-        match self.core.conns.take_any(peer) {
+        match self.core.conns.take_any(conn) {
             Conn::Server(server) => self.server_bytes(now, server, bytes, io),
             Conn::Client(client) => self.client_bytes(now, client, bytes, io),
             Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
             // A peer answers with nothing but the end of the connection.
-            Conn::Forward(forward) => self.core.conns.put_at(peer, Conn::Forward(forward)),
+            Conn::Forward(forward) => self.core.conns.put_at(conn, Conn::Forward(forward)),
             // Only the end of the connection matters.
-            Conn::Ending(ending) => self.core.conns.put_at(peer, Conn::Ending(ending)),
-            Conn::Probe(target) => probe::answered(&mut self.core, now, peer, &target, io),
+            Conn::Ending(ending) => self.core.conns.put_at(conn, Conn::Ending(ending)),
+            Conn::Probe(target) => probe::answered(&mut self.core, now, conn, &target, io),
             Conn::Free => {}
         }
     }
@@ -189,29 +189,31 @@ impl Engine {
     fn event<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         match input {
             Input::Bytes { .. } => {}
-            Input::Accepted { peer, from } => self.client_login.accepted(&mut self.core, now, peer, from, io),
-            Input::Closed { peer, .. } => self.closed(now, peer, io),
-            Input::Ending { peer } => full::ending(&mut self.core, now, peer, io),
-            Input::Blocked { peer } => full::blocked(&mut self.core, peer, io),
-            Input::Drained { peer } => self.drained(peer, io),
-            Input::Connected { peer, local, remote } => self.connected(peer, local, remote, io),
-            Input::Secured { peer, tls } => self.secured(now, peer, tls, io),
-            Input::TlsFailed { peer, error } => self.tls_failed(now, peer, &error, io),
+            Input::Accepted { conn, from } => self.client_login.accepted(&mut self.core, now, conn, from, io),
+            Input::Closed { conn, .. } => self.closed(now, conn, io),
+            Input::Ending { conn } => full::ending(&mut self.core, now, conn, io),
+            Input::Blocked { conn } => full::blocked(&mut self.core, conn, io),
+            Input::Drained { conn } => self.drained(conn, io),
+            Input::Connected { conn, local, remote } => self.connected(conn, local, remote, io),
+            Input::Secured { conn, tls } => self.secured(now, conn, tls, io),
+            Input::TlsFailed { conn, error } => self.tls_failed(now, conn, &error, io),
             Input::Resolved { name, addresses, ttl } => {
                 vanished::resolved(&mut self.core, now, name, addresses, ttl, io)
             }
-            Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
-            Input::Detached { peer } => self.detached(now, peer, io),
-            Input::Helped { job, answer } => self.helped(now, job, answer, io),
+            Input::ConnectFailed { conn, error } => self.connect_failed(now, conn, &error, io),
+            Input::Detached { conn } => self.detached(now, conn, io),
+            Input::JobDone { job, result } => self.job_done(now, job, result, io),
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.client_login.loaded(&mut self.core, percent, io),
-            Input::HandOver(step) => give::hand_over(&mut self.core, now, step, io),
-            Input::Predecessor(step) => receive::predecessor(&mut self.core, step),
+            Input::Upgrade(step) => export::step(&mut self.core, now, step, io),
+            Input::OldProcess(step) => import::old_process(&mut self.core, step),
             Input::CancelRequest { pid, secret } => request::cancel(&mut self.core, now, None, pid, secret, io),
-            Input::Inherited { value, socket } => receive::inherit(&mut self.core, now, value, socket, io),
+            Input::Imported { value, socket } => import::import(&mut self.core, now, value, socket, io),
             Input::Signal(signal) => self.admin.signal(&mut self.core, now, signal, io),
-            Input::Asked { number, request } => self.asked(now, number, request, io),
-            Input::AskedNoMore { number } => self.admin.control_request_dropped(&mut self.core, now, number, io),
+            Input::ControlRequest { number, request } => self.control_request(now, number, request, io),
+            Input::ControlRequestDropped { number } => {
+                self.admin.control_request_dropped(&mut self.core, now, number, io)
+            }
             Input::Tick => self.ticks(now, io),
         }
     }
@@ -223,7 +225,7 @@ impl Engine {
                 FollowUp::Release(server) => release::release(&mut self.core, now, server, io),
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
                 FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
-                FollowUp::HandOver(peer) => give::give(&mut self.core, now, peer, io),
+                FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
                 FollowUp::NeedAlone { pool, database } => {
                     reconnect::free_everywhere(&mut self.core, now, pool, database, io);
                 }
@@ -239,14 +241,14 @@ impl Engine {
                 FollowUp::CancelConsole(client) => self.admin.cancel_console(&mut self.core, now, client, io),
                 FollowUp::Watch(watch) => commands::watch(&mut self.core, *watch, io),
                 FollowUp::CheckDrained => watch::check_drained(&mut self.core, io),
-                FollowUp::CheckDeparted => end::check_departed(&self.core, &self.workers, io),
+                FollowUp::CheckSharedServersEnded => end::check_shared_servers_ended(&self.core, &self.workers, io),
             }
         }
     }
 
     /// A client continues with the input that was buffered while it waited.
-    fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        let Some(client) = self.core.conns.take::<ClientSlot>(peer) else { return };
+    fn feed_waiting<I: Io>(&mut self, now: Time, conn: ConnId, io: &mut I) {
+        let Some(client) = self.core.conns.take::<ClientSlot>(conn) else { return };
         match client.phase {
             ClientPhase::Ready(_) => query::feed_waiting(&mut self.core, now, client, io),
             ClientPhase::Console(_) if !client.reading.has(Reason::Waits) => {
@@ -260,7 +262,7 @@ impl Engine {
     }
 
     /// A pool has given a server to a client that logs in, or to an auth_query.
-    fn granted<I: Io>(&mut self, now: Time, waiter: Peer, server: Peer, io: &mut I) {
+    fn granted<I: Io>(&mut self, now: Time, waiter: ConnId, server: ConnId, io: &mut I) {
         let core = &mut self.core;
         match Waiter::of(waiter) {
             Waiter::AuthQuery(query) => auth_query::send(core, now, query, server, io),
@@ -283,13 +285,13 @@ impl Engine {
     }
 
     /// A socket has room again.
-    fn drained<I: Io>(&mut self, peer: Peer, io: &mut I) {
-        full::drained(&mut self.core, peer, io);
-        tables::console_reads(&mut self.core, peer, io);
+    fn drained<I: Io>(&mut self, conn: ConnId, io: &mut I) {
+        full::drained(&mut self.core, conn, io);
+        tables::console_reads(&mut self.core, conn, io);
     }
 
-    fn closed<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        match self.core.conns.take_any(peer) {
+    fn closed<I: Io>(&mut self, now: Time, conn: ConnId, io: &mut I) {
+        match self.core.conns.take_any(conn) {
             Conn::Server(server) => server_lost(&mut self.core, now, server, io),
             Conn::Client(client) => leave::client_gone(&mut self.core, now, client, io),
             Conn::Cancel(cancel) => request::over(&mut self.core, &cancel, io),
@@ -301,16 +303,16 @@ impl Engine {
     }
 
     /// A socket is detached, as requested.
-    fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        if let Some(server) = self.core.conns.take::<ServerSlot>(peer) {
+    fn detached<I: Io>(&mut self, now: Time, conn: ConnId, io: &mut I) {
+        if let Some(server) = self.core.conns.take::<ServerSlot>(conn) {
             return server_detached(&mut self.core, now, server, io);
         }
-        let Some(mut client) = self.core.conns.take::<ClientSlot>(peer) else { return };
+        let Some(mut client) = self.core.conns.take::<ClientSlot>(conn) else { return };
         let ClientPhase::Moving(handoff) = client.take_phase() else { return };
         self.core.prelogin.discharge(&mut client);
         self.core.client_counts.remove(&client.phase);
         if let Handoff::Upgrade = *handoff {
-            return give::client_leaves_process(&mut self.core, now, client, io);
+            return export::client_leaves_process(&mut self.core, now, client, io);
         }
         let client = client.into_row();
         let (to, payload) = match *handoff {
@@ -324,27 +326,27 @@ impl Engine {
             }
             Handoff::Upgrade => return,
         };
-        io.post(to, Message(payload), Some(peer));
+        io.post(to, Message(payload), Some(conn));
     }
 
     /// A connect of ours has succeeded.
-    fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
+    fn connected<I: Io>(&mut self, conn: ConnId, local: String, remote: Option<IpAddr>, io: &mut I) {
         let core = &mut self.core;
-        if let Some(server) = core.conns.take::<ServerSlot>(peer) {
+        if let Some(server) = core.conns.take::<ServerSlot>(conn) {
             login::connected(core, server, local, remote, io);
-        } else if core.conns.get::<CancelSlot>(peer).is_some() {
-            request::connected(core, peer, io);
-        } else if core.conns.get::<ForwardSlot>(peer).is_some() {
-            forward::connected(core, peer, io);
+        } else if core.conns.get::<CancelSlot>(conn).is_some() {
+            request::connected(core, conn, io);
+        } else if core.conns.get::<ForwardSlot>(conn).is_some() {
+            forward::connected(core, conn, io);
         } else {
-            probe::connected(core, peer, io);
+            probe::connected(core, conn, io);
         }
     }
 
     /// A connect of ours has failed; the handle is dead.
-    fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
+    fn connect_failed<I: Io>(&mut self, now: Time, conn: ConnId, error: &str, io: &mut I) {
         let core = &mut self.core;
-        match core.conns.take_any(peer) {
+        match core.conns.take_any(conn) {
             Conn::Server(server) => login::connect_failed(core, now, server, error, io),
             Conn::Cancel(cancel) => request::over(core, &cancel, io),
             Conn::Forward(slot) => forward::failed(core, &slot, error, io),
@@ -356,8 +358,8 @@ impl Engine {
     }
 
     /// A TLS handshake has succeeded.
-    fn secured<I: Io>(&mut self, now: Time, peer: Peer, secured: Box<Secured>, io: &mut I) {
-        match self.core.conns.take_any(peer) {
+    fn secured<I: Io>(&mut self, now: Time, conn: ConnId, secured: Box<Secured>, io: &mut I) {
+        match self.core.conns.take_any(conn) {
             Conn::Client(mut client) => {
                 client.secured(Some(secured));
                 let step = tls::done(&mut client);
@@ -368,17 +370,17 @@ impl Engine {
                 login::secured(&mut self.core, server, io);
             }
             Conn::Cancel(cancel) => {
-                self.core.conns.put_at(peer, Conn::Cancel(cancel));
-                request::secured(&mut self.core, peer, io);
+                self.core.conns.put_at(conn, Conn::Cancel(cancel));
+                request::secured(&mut self.core, conn, io);
             }
             Conn::Free => {}
-            other => self.core.conns.put_at(peer, other),
+            other => self.core.conns.put_at(conn, other),
         }
     }
 
     /// A TLS handshake has failed; the handle is dead.
-    fn tls_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
-        match self.core.conns.take_any(peer) {
+    fn tls_failed<I: Io>(&mut self, now: Time, conn: ConnId, error: &str, io: &mut I) {
+        match self.core.conns.take_any(conn) {
             Conn::Client(client) => {
                 lines::about_client(
                     &self.core,
@@ -398,12 +400,12 @@ impl Engine {
         }
     }
 
-    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<Peer>, io: &mut I) {
+    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<ConnId>, io: &mut I) {
         match (message.0, socket) {
-            (Payload::Client(handoff), Some(peer)) => self.client_login.arrived(&mut self.core, now, peer, handoff, io),
-            (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
-                events::canceller_arrived(&mut self.core, now, peer, id, addr);
-                request::cancel(&mut self.core, now, Some(peer), pid, &secret, io);
+            (Payload::Client(handoff), Some(conn)) => self.client_login.arrived(&mut self.core, now, conn, handoff, io),
+            (Payload::Cancel { pid, secret, id, addr }, Some(conn)) => {
+                events::canceller_arrived(&mut self.core, now, conn, id, addr);
+                request::cancel(&mut self.core, now, Some(conn), pid, &secret, io);
             }
             (Payload::CancelAgain { requester, client }, _) => {
                 request::cancel_again(&mut self.core, now, requester, client, io);
@@ -466,25 +468,27 @@ impl Engine {
     }
 
     /// A helper has finished.
-    fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
-        match (self.core.common.end_job(job), answer) {
-            (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => {
-                self.client_login.client_hashed(&mut self.core, now, peer, &salted, io)
+    fn job_done<I: Io>(&mut self, now: Time, job: u64, result: port::WorkResult, io: &mut I) {
+        match (self.core.common.end_job(job), result) {
+            (Some(Job::ClientSalt(conn)), port::WorkResult::Salted(salted)) => {
+                self.client_login.client_hashed(&mut self.core, now, conn, &salted, io)
             }
-            (Some(Job::CheckPassword(peer)), port::Answer::Checked(result)) => {
-                self.client_login.password_checked(&mut self.core, now, peer, result, io);
+            (Some(Job::CheckPassword(conn)), port::WorkResult::Checked(result)) => {
+                self.client_login.password_checked(&mut self.core, now, conn, result, io);
             }
-            (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
+            (Some(Job::NameOfUser(uid)), port::WorkResult::UserName(name)) => {
                 self.client_login.user_named(&mut self.core, now, uid, name.as_deref(), io);
             }
-            (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => {
-                login::salted(&mut self.core, now, peer, &salted, io)
+            (Some(Job::ServerSalt(conn)), port::WorkResult::Salted(salted)) => {
+                login::salted(&mut self.core, now, conn, &salted, io)
             }
-            (Some(Job::Reload), port::Answer::Config(read)) => self.admin.config_read(&mut self.core, now, read, io),
-            (Some(Job::Reload), port::Answer::Changed(made)) => {
+            (Some(Job::Reload), port::WorkResult::Config(read)) => {
+                self.admin.config_read(&mut self.core, now, read, io)
+            }
+            (Some(Job::Reload), port::WorkResult::Changed(made)) => {
                 self.admin.config_changed(&mut self.core, now, made, io)
             }
-            (Some(Job::RecordConfig), port::Answer::Recorded(error)) => {
+            (Some(Job::RecordConfig), port::WorkResult::Recorded(error)) => {
                 if let Some(why) = error {
                     log::log(Level::Warning, format_args!("the history of the configuration can't be kept: {why}"), io);
                 }
@@ -494,11 +498,11 @@ impl Engine {
     }
 
     /// A request of the control plane.
-    fn asked<I: Io>(&mut self, now: Time, number: u64, request: Request, io: &mut I) {
+    fn control_request<I: Io>(&mut self, now: Time, number: u64, request: ControlRequest, io: &mut I) {
         match request {
-            Request::SetShared(limits) => {
+            ControlRequest::SetShared(limits) => {
                 let open = self.workers.set_shared_limits(&mut self.core, now, limits, io);
-                io.answer(number, Ok(Reply::SharedOpen(open)));
+                io.answer(number, Ok(ControlReply::SharedOpen(open)));
             }
             request => self.admin.control_request(&mut self.core, now, number, request, io),
         }
@@ -507,35 +511,35 @@ impl Engine {
     /// Executes a command from a worker.
     fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, command: WorkerCommand, io: &mut I) {
         if let WorkerCommand::Adopt(config) = &command {
-            io.adopt(config);
-            self.adopt(now, config.clone(), io);
+            io.apply_config(config);
+            self.apply_config(now, config.clone(), io);
         }
         self.admin.carry_out(&mut self.core, &self.workers, now, (from, id), command, io);
     }
 
     /// Adopts a configuration. No client is disconnected; servers whose address or login changed are replaced as they
     /// are released.
-    fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
+    fn apply_config<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         let core = &mut self.core;
-        core.sessions.adopt(&config);
-        self.client_login.adopt(&config);
-        adopt::pools(core, now, config, io);
+        core.sessions.apply_config(&config);
+        self.client_login.apply_config(&config);
+        apply_config::pools(core, now, config, io);
         timeouts::watch_linked(core);
         create::create_forced(core, now);
         open::recheck_logins(core, now, io);
         self.workers.limits_changed(core, now, io);
-        core.peering.adopt(core.common.config());
+        core.peering.apply_config(core.common.config());
         client_counts::count_uncounted(core, io);
-        core.pause.adopt(core.common.config());
+        core.pause.apply_config(core.common.config());
     }
 
     /// Handles all timers that are due.
     fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.core.common.timers().due(now) {
             match who {
-                Who::Peer(_) | Who::Pool(_) if self.core.pause.is_suspended() => self.core.pause.defer(when, who),
+                Who::Conn(_) | Who::Pool(_) if self.core.pause.is_suspended() => self.core.pause.defer(when, who),
                 Who::Flush => commands::flush_due(&mut self.core, now, io),
-                Who::Peer(peer) => self.peer_due(now, when, peer, io),
+                Who::Conn(conn) => self.conn_due(now, when, conn, io),
                 Who::Pool(ix) => {
                     let Some(slot) = self.core.pools.find_mut(ix) else { continue };
                     if slot.armed == when {
@@ -556,30 +560,30 @@ impl Engine {
         }
     }
 
-    fn peer_due<I: Io>(&mut self, now: Time, when: Time, peer: Peer, io: &mut I) {
-        if let Some(client) = self.core.conns.get_mut::<ClientSlot>(peer) {
+    fn conn_due<I: Io>(&mut self, now: Time, when: Time, conn: ConnId, io: &mut I) {
+        if let Some(client) = self.core.conns.get_mut::<ClientSlot>(conn) {
             if client.armed == when {
                 *client.armed_mut() = Time::NEVER;
                 match client.phase {
                     ClientPhase::Ready(_) | ClientPhase::Streaming(_) => {
-                        timeouts::client_due(&mut self.core, now, peer, io);
+                        timeouts::client_due(&mut self.core, now, conn, io);
                     }
-                    _ => greet::due(&mut self.core, now, peer, io),
+                    _ => greet::due(&mut self.core, now, conn, io),
                 }
             }
-        } else if let Some(server) = self.core.conns.get_mut::<ServerSlot>(peer) {
+        } else if let Some(server) = self.core.conns.get_mut::<ServerSlot>(conn) {
             if server.armed == when {
                 *server.armed_mut() = Time::NEVER;
-                if let Some(server) = timeouts::server_due(&mut self.core, now, peer, io) {
+                if let Some(server) = timeouts::server_due(&mut self.core, now, conn, io) {
                     server_lost(&mut self.core, now, server, io);
                 }
             }
-        } else if self.core.conns.get_mut::<CancelSlot>(peer).is_some_and(|c| c.armed == when) {
-            request::due(&mut self.core, now, peer, io);
-        } else if self.core.conns.get_mut::<ForwardSlot>(peer).is_some_and(|slot| slot.armed == when) {
-            forward::due(&mut self.core, now, peer, io);
-        } else if self.core.conns.get_mut::<EndingSlot>(peer).is_some_and(|slot| slot.armed == when) {
-            close::ending_due(&mut self.core, now, peer, io);
+        } else if self.core.conns.get_mut::<CancelSlot>(conn).is_some_and(|c| c.armed == when) {
+            request::due(&mut self.core, now, conn, io);
+        } else if self.core.conns.get_mut::<ForwardSlot>(conn).is_some_and(|slot| slot.armed == when) {
+            forward::due(&mut self.core, now, conn, io);
+        } else if self.core.conns.get_mut::<EndingSlot>(conn).is_some_and(|slot| slot.armed == when) {
+            close::ending_due(&mut self.core, now, conn, io);
         }
     }
 }
@@ -589,8 +593,8 @@ fn server_detached<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, i
     match server.phase() {
         Some(ServerPhase::Lending { request, check }) => owner::send_lent(core, server, request, check, io),
         Some(ServerPhase::Returning) => borrower::send_returned(core, now, server, io),
-        Some(ServerPhase::Leaving) => give::server_leaves(core, server, io),
-        _ => core.conns.put_at(server.peer, Conn::Server(server)),
+        Some(ServerPhase::Leaving) => export::server_leaves(core, server, io),
+        _ => core.conns.put_at(server.conn, Conn::Server(server)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handles that several parts use: of pools, and of the waiters in a pool's queue.
 
-use weir_base::Peer;
+use weir_base::ConnId;
 use weir_pool::lending::BorrowRequest;
 
 /// Index of a pool in the engine's table.
@@ -17,19 +17,19 @@ pub(crate) const FIRST_QUERY: u32 = 1 << 31;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A client, by its socket's handle.
-    Client(Peer),
+    Client(ConnId),
     /// An auth_query.
-    AuthQuery(Peer),
+    AuthQuery(ConnId),
     /// Another worker, a borrower of the pool.
     Borrower(BorrowRequest),
 }
 
 impl Waiter {
     #[inline]
-    pub(crate) fn of(peer: Peer) -> Waiter {
-        if peer.slot < FIRST_QUERY {
-            return Waiter::Client(peer);
+    pub(crate) fn of(conn: ConnId) -> Waiter {
+        if conn.slot < FIRST_QUERY {
+            return Waiter::Client(conn);
         }
-        BorrowRequest::from_handle(peer).map_or(Waiter::AuthQuery(peer), Waiter::Borrower)
+        BorrowRequest::from_handle(conn).map_or(Waiter::AuthQuery(conn), Waiter::Borrower)
     }
 }

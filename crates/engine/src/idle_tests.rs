@@ -1,6 +1,6 @@
 //! Idle clients cost other clients nothing. Counted in visited slots, not in time.
 
-use weir_base::{Peer, Span};
+use weir_base::{ConnId, Span};
 
 use crate::admin::stream::PAGE;
 use crate::world::*;
@@ -11,9 +11,9 @@ const FEW: u64 = 64;
 /// An engine with this many idle clients; one active client, its server, and an operator.
 struct ManyIdle {
     world: World,
-    client: Peer,
-    server: Peer,
-    console: Peer,
+    client: ConnId,
+    server: ConnId,
+    console: ConnId,
 }
 
 impl ManyIdle {

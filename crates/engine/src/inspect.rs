@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_admin::Refusals;
-use weir_base::{ClientAddr, Peer, PoolMode, Target, Time};
+use weir_base::{ClientAddr, ConnId, PoolMode, Target, Time};
 use weir_pool::lending::BorrowRequest;
 
 use crate::admin::logging_in;
@@ -26,7 +26,7 @@ pub struct PoolQueue<'a> {
     /// The pool's user on the server.
     pub user: &'a Arc<str>,
     /// The client of this worker that is served next, and since when it waits.
-    pub head: Option<(Peer, Time)>,
+    pub head: Option<(ConnId, Time)>,
     /// Since when a server is idle here.
     pub idle: Option<Time>,
     /// The pool hands out no servers now, or is being removed.
@@ -36,8 +36,8 @@ pub struct PoolQueue<'a> {
 impl Engine {
     /// Freezes a client to bytes and thaws it, in place: as if it had moved. Returns whether that was possible now.
     /// For the simulator, which does it to clients at random moments.
-    pub fn refreeze(&mut self, peer: Peer) -> bool {
-        let Some(mut slot) = self.core.conns.take::<ClientSlot>(peer) else { return false };
+    pub fn refreeze(&mut self, conn: ConnId) -> bool {
+        let Some(mut slot) = self.core.conns.take::<ClientSlot>(conn) else { return false };
         let frozen = match &slot.phase {
             ClientPhase::Ready(client) if slot.link.is_none() => {
                 weir_session::frozen::freeze(client, &self.core.sessions.params)
@@ -71,8 +71,8 @@ pub struct Inspect<'a> {
 
 impl<'a> Inspect<'a> {
     /// Whether a connection is a probe of a host that may give no answer. For tests.
-    pub fn is_probe(self, peer: Peer) -> bool {
-        self.engine.core.conns.get::<Target>(peer).is_some()
+    pub fn is_probe(self, conn: ConnId) -> bool {
+        self.engine.core.conns.get::<Target>(conn).is_some()
     }
 
     /// The pools of this worker.
@@ -80,14 +80,14 @@ impl<'a> Inspect<'a> {
         self.engine.core.pools.iter().map(|slot| PoolQueue {
             database: &slot.name,
             user: &slot.user,
-            head: slot.pool.waiting().find(|(peer, _)| BorrowRequest::from_handle(*peer).is_none()),
+            head: slot.pool.waiting().find(|(conn, _)| BorrowRequest::from_handle(*conn).is_none()),
             idle: slot.pool.longest_idle(),
             stopped: slot.removed || slot.pool.is_paused(),
         })
     }
 
     /// Whether a client has a server now.
-    pub fn is_served(self, client: Peer) -> bool {
+    pub fn is_served(self, client: ConnId) -> bool {
         self.engine.core.conns.get::<ClientSlot>(client).is_some_and(|client| client.link.is_some())
     }
 
@@ -127,10 +127,10 @@ impl<'a> Inspect<'a> {
 fn check_links(core: &Core) {
     for client in core.conns.all::<ClientSlot>() {
         let Some(server) = client.link else { continue };
-        let owner = core.conns.all::<ServerSlot>().find(|s| s.peer == server).map(|s| s.link);
-        assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
+        let owner = core.conns.all::<ServerSlot>().find(|s| s.conn == server).map(|s| s.link);
+        assert_eq!(owner, Some(Some(client.conn)), "a client's server does not know it");
         let asked =
-            core.conns.all::<ServerSlot>().any(|s| s.peer == server && s.phase() == Some(ServerPhase::Checking));
+            core.conns.all::<ServerSlot>().any(|s| s.conn == server && s.phase() == Some(ServerPhase::Checking));
         let linked = match client.phase {
             ClientPhase::Ready(_) | ClientPhase::Streaming(_) => true,
             ClientPhase::Welcome(_) => asked,
@@ -140,8 +140,8 @@ fn check_links(core: &Core) {
     }
     for server in core.conns.all::<ServerSlot>() {
         let Some(client) = server.link else { continue };
-        let link = core.conns.all::<ClientSlot>().find(|c| c.peer == client).map(|c| c.link);
-        assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
+        let link = core.conns.all::<ClientSlot>().find(|c| c.conn == client).map(|c| c.link);
+        assert_eq!(link, Some(Some(server.conn)), "a server's client does not know it");
         assert!(server.phase() != Some(ServerPhase::Idle), "an idle server has a client");
         check_pipeline(core, server);
     }
@@ -164,20 +164,20 @@ fn check_pipeline(core: &Core, server: &ServerSlot) {
 fn check_pool(core: &Core, ix: PoolIx) {
     let slot = core.pools.get(ix);
     slot.check();
-    for (peer, ..) in slot.pool.servers() {
-        let here = || core.conns.all::<ServerSlot>().any(|s| s.peer == peer && s.pool == ix);
-        let known = core.lent.get(&peer).is_some_and(|lent| lent.pool == ix) || here();
-        assert!(known, "a pool has a server that is gone: {peer:?}");
+    for (conn, ..) in slot.pool.servers() {
+        let here = || core.conns.all::<ServerSlot>().any(|s| s.conn == conn && s.pool == ix);
+        let known = core.lent.get(&conn).is_some_and(|lent| lent.pool == ix) || here();
+        assert!(known, "a pool has a server that is gone: {conn:?}");
     }
-    for (peer, _) in slot.pool.waiting() {
-        let waits = match Waiter::of(peer) {
+    for (conn, _) in slot.pool.waiting() {
+        let waits = match Waiter::of(conn) {
             Waiter::Client(_) => {
-                core.conns.all::<ClientSlot>().any(|c| c.peer == peer && c.pool == ix && c.reading.has(Reason::Waits))
+                core.conns.all::<ClientSlot>().any(|c| c.conn == conn && c.pool == ix && c.reading.has(Reason::Waits))
             }
-            Waiter::AuthQuery(_) => core.auth_queries.waits(peer, ix),
+            Waiter::AuthQuery(_) => core.auth_queries.waits(conn, ix),
             Waiter::Borrower(_) => !slot.lending.is_borrower(),
         };
-        assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
+        assert!(waits, "a pool's queue holds one who does not wait: {conn:?}");
     }
 }
 

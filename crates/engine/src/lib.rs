@@ -50,7 +50,7 @@ mod world;
 pub use cancel::pids::worker_of as worker_of_cancel_pid;
 pub use engine::{Engine, Setup};
 pub use inspect::{Inspect, PoolQueue};
-pub use upgrade::moved::FORMAT as TAKEOVER_FORMAT;
+pub use upgrade::moved::FORMAT as UPGRADE_FORMAT;
 pub use workers::messages::Message;
 
 pub mod port;

@@ -1,6 +1,6 @@
 //! Lines of the log about a client or a server, in one form.
 //!
-//! Owns how a line names a peer. Must not decide what is logged.
+//! Owns how a line names a connection. Must not decide what is logged.
 
 use std::fmt;
 
@@ -24,8 +24,14 @@ pub(crate) fn log_client<I: Io>(
     }
     let address = client.addr.with_port(config.listen.port);
     let logged_in = client.phase.has_logged_in();
-    let about =
-        About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address, logged_in };
+    let about = About::Connection {
+        side: Side::Client,
+        id: client.id,
+        database,
+        user: &client.user,
+        address: &address,
+        logged_in,
+    };
     io.log(level, about, text);
 }
 
@@ -38,7 +44,8 @@ pub(crate) fn log_server<I: Io>(
     io: &mut I,
 ) {
     let address = server.connection.address();
-    let about = About::Peer { side: Side::Server, id: server.id, database, user, address: &address, logged_in: true };
+    let about =
+        About::Connection { side: Side::Server, id: server.id, database, user, address: &address, logged_in: true };
     io.log(level, about, text);
 }
 

@@ -3,16 +3,17 @@
 //! The runtime implements [`Io`] with sockets, the simulator with a model of them. Both keep these rules:
 //!
 //! - Inputs come one at a time; what [`Io::forward`] and [`Io::send`] queued is written when the input has been
-//!   handled (a *turn*), in order, as one gathered write for each peer. What the socket refuses is copied and kept;
-//!   then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must pause
-//!   the sender of a blocked peer's bytes, so the copy is bounded by the output of one turn.
-//! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still
-//!   written to the socket as long as the socket takes any, for a minute at the most, and what the other end still
-//!   sends is read and dropped: a reset would destroy bytes that the other end has not read. Then the socket is closed.
+//!   handled (a *turn*), in order, as one gathered write for each connection. What the socket refuses is copied and
+//!   kept; then the engine gets [`Input::Blocked`], and [`Input::Drained`] when all of it is written. The engine must
+//!   pause the sender of a blocked connection's bytes, so the copy is bounded by the output of one turn.
+//! - After [`Io::close`] a connection's handle is dead for the engine: no further input names it. Queued bytes are
+//!   still written to the socket as long as the socket takes any, for a minute at the most, and what the other end
+//!   still sends is read and dropped: a reset would destroy bytes that the other end has not read. Then the socket is
+//!   closed.
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
-//! - A paused peer delivers neither bytes nor an end of file, but an error (a reset) may still close it, and
+//! - A paused connection delivers neither bytes nor an end of file, but an error (a reset) may still close it, and
 //!   [`Input::Ending`] may report that its end has arrived.
 
 use std::fmt;
@@ -21,12 +22,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
-use weir_base::{ClientAddr, Host, Origin, Peer, Span, Target, WorkerId};
+use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
 use weir_config::{Config, SslMode};
 
 use crate::workers::messages::Message;
 
-pub use weir_admin::{Request, Response};
+pub use weir_admin::{ControlRequest, Response};
 
 pub use crate::password_check::{Authority, PasswordCheck};
 pub use crate::secured::{Certificate, Secured};
@@ -41,43 +42,43 @@ pub enum Input<'a> {
     /// A client connected to one of our listeners.
     Accepted {
         /// The client's handle from now on.
-        peer: Peer,
+        conn: ConnId,
         /// Where the client comes from.
         from: ClientAddr,
     },
     /// Bytes arrived; they stay valid for this turn only.
     Bytes {
         /// The sender.
-        peer: Peer,
+        conn: ConnId,
         /// The bytes; never empty.
         bytes: &'a [u8],
     },
-    /// The peer closed its connection, or it broke.
+    /// The other end closed the connection, or it broke.
     Closed {
-        /// The peer; its handle is dead.
-        peer: Peer,
+        /// The connection; its handle is dead.
+        conn: ConnId,
         /// How the connection ended.
         cause: Gone,
     },
-    /// A paused peer has closed its side, or shut it down; bytes of it may be unread before the end.
+    /// The other end of a paused connection has closed its side, or shut it down; bytes before that may be unread.
     Ending {
-        /// The peer.
-        peer: Peer,
+        /// The connection.
+        conn: ConnId,
     },
     /// The socket refused bytes, which are kept.
     Blocked {
-        /// The peer whose socket is full.
-        peer: Peer,
+        /// The connection whose socket is full.
+        conn: ConnId,
     },
     /// The socket has accepted all kept bytes.
     Drained {
-        /// The peer whose socket has room again.
-        peer: Peer,
+        /// The connection whose socket has room again.
+        conn: ConnId,
     },
     /// A connect succeeded.
     Connected {
         /// The handle that [`Io::connect`] returned.
-        peer: Peer,
+        conn: ConnId,
         /// Our address, for SHOW SERVERS: address and port as text, or the socket's path.
         local: String,
         /// The other end's address; `None` for a Unix socket.
@@ -85,15 +86,15 @@ pub enum Input<'a> {
     },
     /// A handshake of [`Io::start_tls`] has succeeded: from now on bytes are decrypted ones.
     Secured {
-        /// The peer.
-        peer: Peer,
+        /// The connection.
+        conn: ConnId,
         /// The result.
         tls: Box<Secured>,
     },
     /// A handshake failed; the handle is dead.
     TlsFailed {
-        /// The peer.
-        peer: Peer,
+        /// The connection.
+        conn: ConnId,
         /// The error, for the log.
         error: String,
     },
@@ -109,21 +110,21 @@ pub enum Input<'a> {
     /// A connect failed; the handle is dead.
     ConnectFailed {
         /// The handle that [`Io::connect`] returned.
-        peer: Peer,
+        conn: ConnId,
         /// The error text of the operating system or the resolver.
         error: String,
     },
     /// A socket has been detached from this worker's loop, after [`Io::detach`]; it can now be sent with a message.
     Detached {
-        /// The peer.
-        peer: Peer,
+        /// The connection.
+        conn: ConnId,
     },
     /// A helper has finished.
-    Helped {
-        /// The number that was passed to [`Io::help`].
+    JobDone {
+        /// The number that was passed to [`Io::submit_job`].
         job: u64,
         /// The helper's result.
-        answer: Answer,
+        result: WorkResult,
     },
     /// A message from another worker's engine.
     Message {
@@ -132,32 +133,32 @@ pub enum Input<'a> {
         /// The message.
         message: Message,
         /// The socket that came with it, under its new handle here; no input names it before this one.
-        socket: Option<Peer>,
+        socket: Option<ConnId>,
     },
     /// This worker's recent load, in per cent of its time; a hint, sent when it has changed.
     Load(u8),
     /// A request of the control plane (delivered to worker 0 only); answered by [`Io::answer`], once.
-    Asked {
+    ControlRequest {
         /// The number of the answer; never used twice.
         number: u64,
         /// The request.
-        request: Request,
+        request: ControlRequest,
     },
     /// The request of this number was withdrawn; it may still be answered.
-    AskedNoMore {
+    ControlRequestDropped {
         /// The request's number.
         number: u64,
     },
     /// Another process takes over: this step is due.
-    HandOver(HandOver),
+    Upgrade(UpgradeStep),
     /// What is known of the process that this one takes over from has changed.
-    Predecessor(Predecessor),
+    OldProcess(OldProcessState),
     /// Something of another process comes, from which this one takes over; or something that was to leave comes back.
-    Inherited {
-        /// What [`Io::hand_over`] was given.
+    Imported {
+        /// What [`Io::export`] was given.
         value: &'a [u8],
         /// The socket that came with it, under its new handle here.
-        socket: Option<Peer>,
+        socket: Option<ConnId>,
     },
     /// A client that is still here is to be cancelled, says the process that takes over: the request came to that one.
     CancelRequest {
@@ -197,7 +198,7 @@ pub enum Handshake {
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gone {
-    /// The peer closed the connection in order (end of file).
+    /// The other end closed the connection in order (end of file).
     Eof,
     /// The connection was reset, or an error was reported for it.
     Error,
@@ -205,23 +206,23 @@ pub enum Gone {
 
 /// A step of a take-over by another process. Every worker is given each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HandOver {
-    /// Another process asks to take over; answered by [`Io::hand_over_begins`].
-    Ask,
+pub enum UpgradeStep {
+    /// Another process asks to take over; answered by [`Io::upgrade_prepared`].
+    Prepare,
     /// The other process serves: what is free leaves, and what becomes free from now on. Given again and again;
-    /// answered by [`Io::hand_over_left`].
-    Give,
+    /// answered by [`Io::exports_left`].
+    Export,
     /// The other process is gone: what is here stays.
-    Stay,
+    Abort,
 }
 
 /// The process that this one takes over from. Every worker is given each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Predecessor {
-    /// The predecessor has reported each of its pools once, or is silent: no pool waits for that any more.
-    Known,
-    /// The predecessor has given all and ends, or has ended: it has no servers.
-    Over,
+pub enum OldProcessState {
+    /// The old process has reported each of its pools once, or does not answer: no pool waits for that any more.
+    Reported,
+    /// The old process has given all and ends, or has ended: it has no servers.
+    Ended,
 }
 
 /// The signals an operator may send; PgBouncer's meanings.
@@ -305,7 +306,7 @@ impl fmt::Debug for Work {
 }
 
 /// The result of a helper's work.
-pub enum Answer {
+pub enum WorkResult {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
     /// For [`Work::CheckPassword`]: why it is not right, or could not be checked, in a line for the log.
@@ -320,15 +321,15 @@ pub enum Answer {
     Recorded(Option<String>),
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for WorkResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Answer::Salted(_) => "Salted",
-            Answer::Checked(_) => "Checked",
-            Answer::UserName(_) => "UserName",
-            Answer::Config(_) => "Config",
-            Answer::Changed(_) => "Changed",
-            Answer::Recorded(_) => "Recorded",
+            WorkResult::Salted(_) => "Salted",
+            WorkResult::Checked(_) => "Checked",
+            WorkResult::UserName(_) => "UserName",
+            WorkResult::Config(_) => "Config",
+            WorkResult::Changed(_) => "Changed",
+            WorkResult::Recorded(_) => "Recorded",
         })
     }
 }
@@ -356,18 +357,19 @@ pub enum About<'a> {
     /// The process, or a pool.
     Process,
     /// A client or a server.
-    Peer {
+    Connection {
         /// Which of the two.
         side: Side,
-        /// The peer's number, unique in the process.
+        /// The connection's number, unique in the process.
         id: u64,
         /// The database as clients name it; empty while unknown.
         database: &'a str,
         /// The user; empty while unknown.
         user: &'a str,
-        /// The peer's address, as `address:port`.
+        /// The connection's address, as `address:port`.
         address: &'a str,
-        /// Whether the peer has logged in. Lines about peers that have not displace no others where lines are kept.
+        /// Whether the connection has logged in. Lines about connections that have not displace no others where lines
+        /// are kept.
         logged_in: bool,
     },
 }
@@ -384,7 +386,7 @@ pub enum Side {
 impl fmt::Display for About<'_> {
     /// PgBouncer's prefix of a line: `C-0x1f: database/user@address:port `; empty for the process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let About::Peer { side, id, database, user, address, .. } = self else { return Ok(()) };
+        let About::Connection { side, id, database, user, address, .. } = self else { return Ok(()) };
         let letter = if *side == Side::Client { 'C' } else { 'S' };
         let database = if database.is_empty() { "(nodb)" } else { database };
         let user = if user.is_empty() { "(nouser)" } else { user };
@@ -395,69 +397,68 @@ impl fmt::Display for About<'_> {
 /// The calls of an engine. None of them blocks.
 pub trait Io {
     /// Queues a part of the current [`Input::Bytes`] for `to`, without copying it.
-    fn forward(&mut self, to: Peer, range: Range<usize>);
+    fn forward(&mut self, to: ConnId, range: Range<usize>);
     /// Queues bytes of Weir for `to`; copies them.
-    fn send(&mut self, to: Peer, bytes: &[u8]);
+    fn send(&mut self, to: ConnId, bytes: &[u8]);
     /// Begins a connect; looks the name up first, unless its last answer is still valid.
-    fn connect(&mut self, to: &Target) -> Peer;
+    fn connect(&mut self, to: &Target) -> ConnId;
     /// Looks a name up, also if its last answer is still valid; answered by [`Input::Resolved`].
     fn look_up(&mut self, name: &Arc<str>);
     /// Closes a connection, after its queued output.
-    fn close(&mut self, peer: Peer);
-    /// Closes the connection of a peer that was sent its last bytes in an earlier turn: the peer is given time to read
-    /// them.
-    fn close_after_error(&mut self, peer: Peer) {
-        self.close(peer);
+    fn close(&mut self, conn: ConnId);
+    /// Closes a connection that was sent its last bytes in an earlier turn: its other end is given time to read them.
+    fn close_after_error(&mut self, conn: ConnId) {
+        self.close(conn);
     }
-    /// Pauses reading from a peer.
-    fn pause(&mut self, peer: Peer);
-    /// Resumes reading from a peer; what arrived meanwhile is delivered.
-    fn resume(&mut self, peer: Peer);
+    /// Pauses reading from a connection.
+    fn pause(&mut self, conn: ConnId);
+    /// Resumes reading from a connection; what arrived meanwhile is delivered.
+    fn resume(&mut self, conn: ConnId);
     /// Detaches a socket from this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
-    /// call on the peer delivers no bytes.
-    fn detach(&mut self, peer: Peer);
+    /// call on the connection delivers no bytes.
+    fn detach(&mut self, conn: ConnId);
     /// Sends a message to another worker (or to this one), with a detached socket where `socket` names one.
-    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>);
-    /// Begins a handshake, after the peer's queued output; answered by [`Input::Secured`], [`Input::TlsFailed`] or
-    /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
-    fn start_tls(&mut self, peer: Peer, handshake: Handshake);
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<ConnId>);
+    /// Begins a handshake, after the connection's queued output; answered by [`Input::Secured`], [`Input::TlsFailed`]
+    /// or [`Input::Closed`]. Until then the connection delivers no bytes, and nothing may be sent to it.
+    fn start_tls(&mut self, conn: ConnId, handshake: Handshake);
     /// Passes slow work to a helper. It is answered when a helper of its kind is free, never dropped: no kind of work
     /// waits for another.
-    fn help(&mut self, job: u64, work: Work);
+    fn submit_job(&mut self, job: u64, work: Work);
     /// Whether lines of this level are written: others need not be formatted.
     fn logs(&self, level: Level) -> bool {
         level > Level::Noise
     }
-    /// Answers a request of [`Input::Asked`].
+    /// Answers a request of [`Input::ControlRequest`].
     fn answer(&mut self, number: u64, response: Response);
     /// Writes a line to the log, without blocking.
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
     /// A configuration is in force from now on: the port applies its own settings (the log, socket options).
-    fn adopt(&mut self, config: &Arc<Config>);
+    fn apply_config(&mut self, config: &Arc<Config>);
     /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they
     /// are accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
-    /// Answers [`HandOver::Ask`]: the highest number given to a client or a server so far, or why another process may
-    /// not take over now.
-    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
+    /// Answers [`UpgradeStep::Prepare`]: the highest number given to a client or a server so far, or why another
+    /// process may not take over now.
+    fn upgrade_prepared(&mut self, answer: Result<u64, &'static str>) {
         let _ = answer;
     }
-    /// Gives a value to the process that takes over, with a detached socket where `socket` names one. Values of one
+    /// Exports a value to the process that takes over, with a detached socket where `socket` names one. Values of one
     /// `route` go to one worker there.
-    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+    fn export(&mut self, route: u64, value: Vec<u8>, socket: Option<ConnId>) {
         let _ = (route, value, socket);
     }
-    /// Answers [`HandOver::Give`]: how many are left here that another process has to wait for.
-    fn hand_over_left(&mut self, left: usize) {
+    /// Answers [`UpgradeStep::Export`]: how many are left here that another process has to wait for.
+    fn exports_left(&mut self, left: usize) {
         let _ = left;
     }
     /// A request to cancel means no client here: if this process takes over from another one, that one gets it, as
     /// [`Input::CancelRequest`].
-    fn cancel_at_predecessor(&mut self, pid: u32, secret: &[u8]) {
+    fn cancel_at_old_process(&mut self, pid: u32, secret: &[u8]) {
         let _ = (pid, secret);
     }
     /// The process is about to exit, and the servers of pools that nodes share have ended all their connections.
-    fn vacated(&mut self) {}
+    fn shared_servers_ended(&mut self) {}
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);
 }

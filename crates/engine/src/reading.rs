@@ -1,7 +1,7 @@
-//! Why a client or a server is not read from: one set of reasons for both. The port is called when the first reason comes,
-//! and when the last one has gone.
+//! Why a client or a server is not read from: one set of reasons for both. The port is called when the first reason
+//! comes, and when the last one has gone.
 
-use weir_base::Peer;
+use weir_base::ConnId;
 
 use crate::port::Io;
 
@@ -63,28 +63,28 @@ impl Reading {
         self.reasons & self.stopping != 0
     }
 
-    /// Adds a reason not to read from `peer`. Returns whether that is a change.
+    /// Adds a reason not to read from `connection`. Returns whether that is a change.
     #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
+    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, conn: ConnId, io: &mut I) -> bool {
         let was_paused = self.is_paused();
         let before = self.reasons;
         self.reasons |= reason as u8;
         if !was_paused && self.is_paused() {
-            io.pause(peer);
+            io.pause(conn);
         }
         self.reasons != before
     }
 
-    /// Removes a reason not to read from `peer`. Returns whether that is a change.
+    /// Removes a reason not to read from `connection`. Returns whether that is a change.
     #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, peer: Peer, io: &mut I) -> bool {
+    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, conn: ConnId, io: &mut I) -> bool {
         if !self.has(reason) {
             return false;
         }
         let was_paused = self.is_paused();
         self.reasons &= !(reason as u8);
         if was_paused && !self.is_paused() {
-            io.resume(peer);
+            io.resume(conn);
         }
         true
     }

@@ -37,7 +37,7 @@ pub(crate) fn await_own_server<I: Io>(
     let ix = client.pool;
     client.acts(now);
     client.enter(ClientPhase::Welcome(phase));
-    match core.pools.get_mut(ix).pool.acquire_dedicated(client.peer, now) {
+    match core.pools.get_mut(ix).pool.acquire_dedicated(client.conn, now) {
         Acquire::Refused(why) => {
             let refusal = refuse::refusal(core, ix, why);
             leave::refuse(core, now, client, refusal, io);
@@ -66,12 +66,12 @@ pub(crate) fn begin_stream<I: Io>(
     mut server: Box<ServerSlot>,
     io: &mut I,
 ) {
-    client.linked(server.peer);
-    server.linked(client.peer);
+    client.linked(server.conn);
+    server.linked(client.conn);
     server.clock_mut().linked(now);
     server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Streaming);
     let known = server.dedicated_mut().and_then(|dedicated| dedicated.welcome.take());
-    let peer = server.peer;
+    let conn = server.conn;
     core.conns.put_server(server);
     let ClientPhase::Welcome(phase) = client.take_phase() else {
         return leave::refuse(
@@ -89,17 +89,17 @@ pub(crate) fn begin_stream<I: Io>(
     let cx = cx!(core, now, io);
     welcome::greet(cx, &mut client, phase.request(), &known.reported, &known.params);
     let slot = core.pools.get_mut(client.pool);
-    slot.counts.tally.logins += 1;
+    slot.counts.counters.logins += 1;
     slot.counts.stats.server_assignment_count += 1;
     let mut stream = Stream::new(phase.request().replication, known.params);
     let ahead = client.take_waiting();
     let terminated = stream.client_sent(&ahead);
     client.enter(ClientPhase::Streaming(Box::new(stream)));
     client.resume(Reason::Waits, io);
-    let owner = client.peer;
+    let owner = client.conn;
     table::insert_ready(core, client);
     if !ahead.is_empty() {
-        io.send(peer, &ahead);
+        io.send(conn, &ahead);
     }
     core.sessions.recycle(ahead);
     if let Some(client) = terminated.then(|| core.conns.take::<ClientSlot>(owner)).flatten() {
@@ -122,7 +122,7 @@ pub(crate) fn stream_to_server<I: Io>(
     // it.
     if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {
         server.clock_mut().request_sent(now);
-        io.forward(server.peer, 0..bytes.len());
+        io.forward(server.conn, 0..bytes.len());
     }
     if terminated {
         return leave::client_leaves(core, now, client, io);
@@ -141,7 +141,7 @@ pub(crate) fn stream_to_client<I: Io>(
     let slot = core.pools.get_mut(server.pool);
     slot.counts.stats.sent += bytes.len() as u64;
     if let Some(client) = server.link.and_then(|client| core.conns.get_mut::<ClientSlot>(client)) {
-        io.forward(client.peer, 0..bytes.len());
+        io.forward(client.conn, 0..bytes.len());
         if let ClientPhase::Streaming(stream) = client.phase_mut() {
             let ended = stream.server_sent(bytes);
             if ended.queries > 0 {
@@ -167,7 +167,7 @@ pub(crate) fn own_login_refused<I: Io>(
     io: &mut I,
 ) {
     let Some(owner) = server.dedicated.as_ref().map(|dedicated| dedicated.owner) else { return };
-    core.pools.get_mut(server.pool).pool.dedicated_refused(server.peer);
+    core.pools.get_mut(server.pool).pool.dedicated_refused(server.conn);
     core.common.follow_up(FollowUp::PollPool(server.pool));
     lines::server_ends(core, now, server, LOGIN_FAILED, io);
     let Some(client) = core.conns.take::<ClientSlot>(owner) else { return };

@@ -2,8 +2,8 @@
 
 use weir_config::{Config, FileFormat};
 use weir_session::{
-    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementCounts,
-    StatementMemory, WithoutCache, from_client,
+    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementMemory,
+    StatementMessageCounts, WithoutCache, from_client,
 };
 
 use crate::link::statements::Statements;
@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
     /// Spare buffers for unnamed statements.
     spare: Vec<Vec<u8>>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) counts: StatementCounts,
+    pub(crate) counts: StatementMessageCounts,
     /// What is counted of statements.
     pub(crate) statements: Statements,
     /// The key of the hash of statements' texts.
@@ -48,30 +48,30 @@ impl Sessions {
             params,
             spare: Vec::new(),
             scratch: Vec::new(),
-            counts: StatementCounts::default(),
+            counts: StatementMessageCounts::default(),
             statements: Statements::default(),
             statements_key: hash_key.iter().fold(0, |key, byte| key << 8 ^ key >> 56 ^ u64::from(*byte)),
             messages: messages(config),
             without_cache: without_cache(config),
             blocks: Vec::new(),
         };
-        sessions.statements.adopt(config, sessions.statements_key);
+        sessions.statements.apply_config(config, sessions.statements_key);
         sessions
     }
 
     /// Applies a configuration.
-    pub(crate) fn adopt(&mut self, config: &Config) {
+    pub(crate) fn apply_config(&mut self, config: &Config) {
         self.messages = messages(config);
         self.without_cache = without_cache(config);
         self.interner.set_limit(config.limits.statement_memory);
-        self.statements.adopt(config, self.statements_key);
+        self.statements.apply_config(config, self.statements_key);
     }
 
     /// The context for feeding a session.
     #[inline]
     pub(crate) fn context<'a>(
         &'a mut self,
-        pool: &weir_config::Pool,
+        pool: &weir_config::PoolConfig,
         accepted: &'a mut PoolStatements,
         ahead: u32,
     ) -> Context<'a> {

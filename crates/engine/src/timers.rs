@@ -6,13 +6,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 /// The owner of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Who {
-    /// The session of a peer.
-    Peer(Peer),
+    /// The session of a connection.
+    Conn(ConnId),
     /// A pool, by its index.
     Pool(u32),
     /// Answers about names that have grown old.

@@ -23,7 +23,7 @@ fn main() {
         world.bytes_only(second, &ask);
         world.bytes_only(server, &answer);
         world.bytes_only(server, &answer);
-        [first, second, server].into_iter().for_each(|peer| world.forget(peer));
+        [first, second, server].into_iter().for_each(|conn| world.forget(conn));
         world.port.asked.clear();
     };
     (0..100).for_each(|_| transact(&mut world));

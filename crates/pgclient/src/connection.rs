@@ -10,9 +10,9 @@ use std::time::Duration;
 use weir_pgwire::{TxStatus, backend, put_front, tag};
 
 use crate::deadline::DeadlineSocket;
-use crate::error::{Error, ServerError};
+use crate::error::{Error, ServerErrorFields};
 use crate::frame::{Frame, text};
-use crate::params::{Address, Params};
+use crate::params::{Address, ConnectParams};
 use crate::stream::{Stream, Transport};
 
 /// What one statement answered.
@@ -43,7 +43,7 @@ pub struct Connection {
     key: Vec<u8>,
     parameters: BTreeMap<String, String>,
     status: TxStatus,
-    notices: Vec<ServerError>,
+    notices: Vec<ServerErrorFields>,
     notifications: Vec<(String, String)>,
 }
 
@@ -53,14 +53,14 @@ impl Connection {
     /// # Errors
     ///
     /// [`Error::Server`] for a refusal in the server's own words; otherwise what went wrong on the way.
-    pub fn connect(params: &Params) -> Result<Self, Error> {
+    pub fn connect(params: &ConnectParams) -> Result<Self, Error> {
         let mut connection = Self::open(params)?;
         connection.login(params)?;
         Ok(connection)
     }
 
     /// Connects and sends nothing; the first packet is the caller's, by [`Connection::send_bytes`].
-    pub fn open(params: &Params) -> Result<Self, Error> {
+    pub fn open(params: &ConnectParams) -> Result<Self, Error> {
         Ok(Connection {
             stream: Stream::connect(&params.address, params.timeout, params.bounds)?,
             address: params.address.clone(),
@@ -213,7 +213,7 @@ impl Connection {
     }
 
     /// The notices since the last call.
-    pub fn take_notices(&mut self) -> Vec<ServerError> {
+    pub fn take_notices(&mut self) -> Vec<ServerErrorFields> {
         std::mem::take(&mut self.notices)
     }
 
@@ -273,7 +273,7 @@ impl Connection {
                 self.parameters.insert(text(name), text(value));
             }
             tag::back::NOTICE => {
-                let notice = ServerError::read(&frame.body)?;
+                let notice = ServerErrorFields::read(&frame.body)?;
                 self.notices.push(notice);
             }
             tag::back::NOTIFICATION => {
@@ -324,8 +324,8 @@ impl Connection {
     }
 
     /// An error of the server's; one that ends the connection is returned as such, because no ReadyForQuery follows.
-    fn server_error(&self, frame: &Frame) -> Result<ServerError, Error> {
-        let error = ServerError::read(&frame.body)?;
+    fn server_error(&self, frame: &Frame) -> Result<ServerErrorFields, Error> {
+        let error = ServerErrorFields::read(&frame.body)?;
         if matches!(error.severity.as_str(), "FATAL" | "PANIC") { Err(error.into()) } else { Ok(error) }
     }
 }

@@ -9,7 +9,7 @@ use crate::frame::text;
 
 /// An error or a notice as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerError {
+pub struct ServerErrorFields {
     /// FATAL, ERROR, NOTICE …, untranslated if the server sends that.
     pub severity: String,
     /// Five characters; PostgreSQL's documentation, "PostgreSQL Error Codes".
@@ -22,12 +22,12 @@ pub struct ServerError {
     pub hint: Option<String>,
 }
 
-impl ServerError {
+impl ServerErrorFields {
     /// Reads the body of an ErrorResponse or NoticeResponse.
     pub fn read(body: &[u8]) -> Result<Self, Malformed> {
         let view = backend::error_fields(body)?;
         let field = |bytes: Option<&[u8]>| bytes.map(text).unwrap_or_default();
-        Ok(ServerError {
+        Ok(ServerErrorFields {
             severity: field(view.severity()),
             sqlstate: field(view.sqlstate()),
             message: field(view.message()),
@@ -37,7 +37,7 @@ impl ServerError {
     }
 }
 
-impl fmt::Display for ServerError {
+impl fmt::Display for ServerErrorFields {
     /// As psql shows it, without detail and hint.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:  {}", self.severity, self.message)
@@ -48,7 +48,7 @@ impl fmt::Display for ServerError {
 #[derive(Debug)]
 pub enum Error {
     /// The server sent an ErrorResponse.
-    Server(Box<ServerError>),
+    Server(Box<ServerErrorFields>),
     /// The server closed the connection in order, between two messages.
     Closed,
     /// Nothing came in time.
@@ -65,7 +65,7 @@ pub enum Error {
 
 impl Error {
     /// The server's ErrorResponse, if it is one.
-    pub fn server(&self) -> Option<&ServerError> {
+    pub fn server(&self) -> Option<&ServerErrorFields> {
         match self {
             Error::Server(error) => Some(error),
             _ => None,
@@ -93,8 +93,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<ServerError> for Error {
-    fn from(error: ServerError) -> Self {
+impl From<ServerErrorFields> for Error {
+    fn from(error: ServerErrorFields) -> Self {
         Error::Server(Box::new(error))
     }
 }

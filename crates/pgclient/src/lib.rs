@@ -16,8 +16,8 @@ mod stream;
 
 pub use connection::{Answer, Canceller, Connection};
 pub use deadline::DeadlineSocket;
-pub use error::{Error, ServerError};
+pub use error::{Error, ServerErrorFields};
 pub use frame::Frame;
-pub use params::{Address, Bounds, Params};
+pub use params::{Address, Bounds, ConnectParams};
 pub use stream::Transport;
 pub use weir_auth::{RequireAuth, Trust};

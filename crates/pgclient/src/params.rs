@@ -33,7 +33,7 @@ impl Address {
 
 /// All that a connection needs to begin.
 #[derive(Clone)]
-pub struct Params {
+pub struct ConnectParams {
     /// Where to.
     pub address: Address,
     /// The user.
@@ -65,10 +65,10 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-impl Params {
+impl ConnectParams {
     /// A server at this host (a name, an address, or a socket's folder) and port.
     pub fn new(host: &str, port: u16, user: &str, database: &str) -> Self {
-        Params {
+        ConnectParams {
             address: Address::new(host, port),
             user: user.to_owned(),
             database: database.to_owned(),
@@ -84,13 +84,13 @@ impl Params {
 
     /// A server at this address.
     pub fn tcp(address: SocketAddr, user: &str, database: &str) -> Self {
-        Params::new(&address.ip().to_string(), address.port(), user, database)
+        ConnectParams::new(&address.ip().to_string(), address.port(), user, database)
     }
 
     /// A server with its socket in this folder.
     pub fn unix(folder: &Path, port: u16, user: &str, database: &str) -> Self {
         let address = Address::Unix(folder.join(format!(".s.PGSQL.{port}")));
-        Params { address, ..Params::new("", port, user, database) }
+        ConnectParams { address, ..ConnectParams::new("", port, user, database) }
     }
 
     /// With this password.
@@ -122,7 +122,7 @@ impl Params {
     }
 }
 
-impl fmt::Debug for Params {
+impl fmt::Debug for ConnectParams {
     // A password never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Params")
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_printed() {
-        let params = Params::new("localhost", 5432, "ann", "app").password("hunter2");
+        let params = ConnectParams::new("localhost", 5432, "ann", "app").password("hunter2");
         assert!(!format!("{params:?}").contains("hunter2"));
     }
 }

@@ -1,6 +1,6 @@
 //! A temporary PostgreSQL server: made, used, and gone without a trace.
 //!
-//! Owns the folder with its data and sockets, the process, and the caretaker that ends both if we cannot. Durability is
+//! Owns the folder with its data and sockets, the process, and the reaper that ends both if we cannot. Durability is
 //! off (`fsync`, `full_page_writes`): the data does not outlive the process. The server listens on loopback and on a
 //! Unix socket in its folder, never elsewhere.
 
@@ -18,11 +18,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 
 use crate::account::{self, Account};
 use crate::process::{self, Entry, Signal, send_signal};
-use crate::{Caretaker, Error, Programs, TempFolder};
+use crate::{Error, Programs, Reaper, TempFolder};
 
 /// How long a server may take to begin serving; a slow disk and a busy machine included.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -103,9 +103,9 @@ pub struct Server {
     account: Option<Account>,
     port: u16,
     child: Mutex<Option<Child>>,
-    // Dropped in this order: the folder is removed, and only then is the caretaker sent home.
+    // Dropped in this order: the folder is removed, and only then is the reaper sent home.
     folder: TempFolder,
-    caretaker: Caretaker,
+    reaper: Reaper,
 }
 
 impl Server {
@@ -119,9 +119,9 @@ impl Server {
         let account = account::to_drop_to()?;
         account::check(account.as_ref())?;
         let folder = TempFolder::owned_by(account.as_ref())?;
-        let caretaker = Caretaker::of(folder.path())?;
+        let reaper = Reaper::of(folder.path())?;
         let child = Mutex::new(None);
-        let mut server = Server { programs, options, account, port: 0, child, folder, caretaker };
+        let mut server = Server { programs, options, account, port: 0, child, folder, reaper };
         server.init()?;
         server.begin()?;
         Ok(server)
@@ -152,9 +152,9 @@ impl Server {
         self.account.as_ref().map(|account| account.name.as_str())
     }
 
-    /// The caretaker, which also ends processes that are added to it.
-    pub fn caretaker(&self) -> &Caretaker {
-        &self.caretaker
+    /// The reaper, which also ends processes that are added to it.
+    pub fn reaper(&self) -> &Reaper {
+        &self.reaper
     }
 
     /// The postmaster's process id, while it runs.
@@ -184,13 +184,13 @@ impl Server {
     }
 
     /// How to reach the server over TCP as this user; the password is empty.
-    pub fn params(&self, user: &str, database: &str) -> Params {
-        Params::tcp(([127, 0, 0, 1], self.port).into(), user, database)
+    pub fn params(&self, user: &str, database: &str) -> ConnectParams {
+        ConnectParams::tcp(([127, 0, 0, 1], self.port).into(), user, database)
     }
 
     /// A connection of the superuser's over the Unix socket.
     pub fn superuser_connection(&self, database: &str) -> Result<Connection, weir_pgclient::Error> {
-        Connection::connect(&Params::unix(self.socket_dir(), self.port, self.superuser(), database))
+        Connection::connect(&ConnectParams::unix(self.socket_dir(), self.port, self.superuser(), database))
     }
 
     /// Runs statements as the superuser, in this database.
@@ -261,7 +261,7 @@ impl Server {
         // Harmless for a child that has been waited for: std knows, and sends nothing.
         let _ = child.kill();
         let _ = child.wait();
-        self.caretaker.forget(pid);
+        self.reaper.forget(pid);
     }
 
     fn child(&self) -> MutexGuard<'_, Option<Child>> {
@@ -303,9 +303,9 @@ impl Server {
             .spawn()
             .map_err(|e| Error::io(format!("run {}", self.programs.initdb().display()), &e))?;
         let pid = child.id();
-        self.caretaker.watch(pid);
+        self.reaper.watch(pid);
         let output = child.wait_with_output().map_err(|e| Error::io("wait for initdb", &e))?;
-        self.caretaker.forget(pid);
+        self.reaper.forget(pid);
         let _ = fs::remove_file(&password_file);
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
@@ -368,7 +368,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .map_err(|e| Error::io(format!("run {}", self.programs.postgres().display()), &e))?;
-        self.caretaker.watch(child.id());
+        self.reaper.watch(child.id());
         *self.child() = Some(child);
         self.await_ready()
     }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pglocal::{
-    Caretaker, Options, Server, Signal, TempFolder, is_ignored, restore_signals_for_children, send_signal,
+    Options, Reaper, Server, Signal, TempFolder, is_ignored, restore_signals_for_children, send_signal,
 };
 
 /// Tells a test that it is the one within.
@@ -68,7 +68,7 @@ fn a_server_stops_in_order_and_is_cleared_away() {
     server.execute("postgres", "create table t (a int)").unwrap();
     server.restart().unwrap();
     assert!(server.log().contains("received fast shutdown request"), "{}", server.log());
-    server.caretaker().clear();
+    server.reaper().clear();
     assert!(!folder.exists());
     let works_there = |entry: &fs::DirEntry| {
         fs::read_link(entry.path().join("cwd")).is_ok_and(|folder_of| folder_of.starts_with(&folder))
@@ -77,15 +77,15 @@ fn a_server_stops_in_order_and_is_cleared_away() {
 }
 
 #[test]
-fn a_caretaker_ends_what_it_watches() {
-    if !is_within("a_caretaker_ends_what_it_watches") {
+fn a_reaper_ends_what_it_watches() {
+    if !is_within("a_reaper_ends_what_it_watches") {
         return;
     }
     let folder = TempFolder::new().unwrap();
-    let caretaker = Caretaker::of(folder.path()).unwrap();
+    let reaper = Reaper::of(folder.path()).unwrap();
     let mut watched = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
-    caretaker.watch(watched.id());
-    caretaker.clear();
+    reaper.watch(watched.id());
+    reaper.clear();
     let end = Instant::now() + Duration::from_secs(10);
     while watched.try_wait().unwrap().is_none() {
         assert!(Instant::now() < end, "it continues");

@@ -99,7 +99,7 @@ pub fn backend_key(body: &[u8]) -> Result<(u32, &[u8]), Malformed> {
 
 /// An Authentication message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Auth<'a> {
+pub enum AuthRequest<'a> {
     /// The login succeeded.
     Ok,
     /// Send the cleartext password.
@@ -120,26 +120,26 @@ pub enum Auth<'a> {
 ///
 /// # Errors
 /// When the body is not laid out as its code says.
-pub fn authentication(body: &[u8]) -> Result<Auth<'_>, Malformed> {
+pub fn authentication(body: &[u8]) -> Result<AuthRequest<'_>, Malformed> {
     let mut reader = Reader::new(body);
     let auth = match reader.u32()? {
-        0 => Auth::Ok,
-        3 => Auth::Cleartext,
-        5 => Auth::Md5(reader.array()?),
+        0 => AuthRequest::Ok,
+        3 => AuthRequest::Cleartext,
+        5 => AuthRequest::Md5(reader.array()?),
         10 => return mechanisms(reader),
-        11 => return Ok(Auth::SaslContinue(reader.left())),
-        12 => return Ok(Auth::SaslFinal(reader.left())),
-        code => return Ok(Auth::Unsupported(code)),
+        11 => return Ok(AuthRequest::SaslContinue(reader.left())),
+        12 => return Ok(AuthRequest::SaslFinal(reader.left())),
+        code => return Ok(AuthRequest::Unsupported(code)),
     };
     reader.end()?;
     Ok(auth)
 }
 
-fn mechanisms(mut reader: Reader<'_>) -> Result<Auth<'_>, Malformed> {
+fn mechanisms(mut reader: Reader<'_>) -> Result<AuthRequest<'_>, Malformed> {
     let names = Strings::new(reader.left());
     while !reader.cstr()?.is_empty() {}
     reader.end()?;
-    Ok(Auth::Sasl(names))
+    Ok(AuthRequest::Sasl(names))
 }
 
 /// The transaction status in ReadyForQuery.
@@ -405,13 +405,13 @@ mod tests {
 
     #[test]
     fn each_authentication_message_is_identified_by_its_code() {
-        assert_eq!(authentication(b"\0\0\0\0"), Ok(Auth::Ok));
-        assert_eq!(authentication(b"\0\0\0\x03"), Ok(Auth::Cleartext));
-        assert_eq!(authentication(b"\0\0\0\x05abcd"), Ok(Auth::Md5(*b"abcd")));
-        assert_eq!(authentication(b"\0\0\0\x07"), Ok(Auth::Unsupported(7)));
-        assert_eq!(authentication(b"\0\0\0\x0br=x"), Ok(Auth::SaslContinue(b"r=x")));
-        assert_eq!(authentication(b"\0\0\0\x0cv=x"), Ok(Auth::SaslFinal(b"v=x")));
-        let Ok(Auth::Sasl(names)) = authentication(b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0") else {
+        assert_eq!(authentication(b"\0\0\0\0"), Ok(AuthRequest::Ok));
+        assert_eq!(authentication(b"\0\0\0\x03"), Ok(AuthRequest::Cleartext));
+        assert_eq!(authentication(b"\0\0\0\x05abcd"), Ok(AuthRequest::Md5(*b"abcd")));
+        assert_eq!(authentication(b"\0\0\0\x07"), Ok(AuthRequest::Unsupported(7)));
+        assert_eq!(authentication(b"\0\0\0\x0br=x"), Ok(AuthRequest::SaslContinue(b"r=x")));
+        assert_eq!(authentication(b"\0\0\0\x0cv=x"), Ok(AuthRequest::SaslFinal(b"v=x")));
+        let Ok(AuthRequest::Sasl(names)) = authentication(b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0") else {
             panic!()
         };
         assert_eq!(names.collect::<Vec<_>>(), [&b"SCRAM-SHA-256-PLUS"[..], b"SCRAM-SHA-256"]);

@@ -30,10 +30,10 @@ pub mod sql;
 pub mod startup;
 pub mod tag;
 
-pub use backend::{Auth, ErrorView, TxStatus};
+pub use backend::{AuthRequest, ErrorView, TxStatus};
 pub use frame::{HEAD, Head, MAX_BODY, Malformed};
 pub use frontend::Of;
 pub use proxy::Proxied;
-pub use put_back::{Column, ColumnType, ErrorFields};
+pub use put_back::{ErrorFields, ResultColumn, ResultColumnType};
 pub use sql::{Dealloc, Dirty, Effects, Scope, SqlHead};
 pub use startup::{First, Startup};

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use crate::frontend::{self, Of};
 use crate::startup::First;
 use crate::tag::{back, front};
-use crate::{Auth, ErrorFields, HEAD, Head, SqlHead, TxStatus, backend, proxy, put_back, put_front, sql, startup};
+use crate::{
+    AuthRequest, ErrorFields, HEAD, Head, SqlHead, TxStatus, backend, proxy, put_back, put_front, sql, startup,
+};
 
 /// A string that the protocol can represent: without NUL.
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -105,7 +107,7 @@ fn read_everything(bytes: &[u8]) {
     }
     let _ = backend::parameter_status(bytes);
     let _ = backend::backend_key(bytes);
-    if let Ok(Auth::Sasl(names)) = backend::authentication(bytes) {
+    if let Ok(AuthRequest::Sasl(names)) = backend::authentication(bytes) {
         assert!(names.count() <= bytes.len());
     }
     let _ = backend::ready(bytes);
@@ -295,14 +297,14 @@ proptest! {
         prop_assert_eq!(backend::backend_key(body(&buf, back::BACKEND_KEY_DATA)), Ok((pid, &key[..])));
         buf.clear();
         put_back::auth_md5(&mut buf, salt);
-        prop_assert_eq!(backend::authentication(body(&buf, back::AUTHENTICATION)), Ok(Auth::Md5(salt)));
+        prop_assert_eq!(backend::authentication(body(&buf, back::AUTHENTICATION)), Ok(AuthRequest::Md5(salt)));
         buf.clear();
         put_back::auth_sasl_continue(&mut buf, &data);
-        prop_assert_eq!(backend::authentication(body(&buf, back::AUTHENTICATION)), Ok(Auth::SaslContinue(&data)));
+        prop_assert_eq!(backend::authentication(body(&buf, back::AUTHENTICATION)), Ok(AuthRequest::SaslContinue(&data)));
         buf.clear();
         put_back::auth_sasl(&mut buf, &["SCRAM-SHA-256", ""]);
         let auth = backend::authentication(body(&buf, back::AUTHENTICATION));
-        let Ok(Auth::Sasl(names)) = auth else { panic!("{auth:?}") };
+        let Ok(AuthRequest::Sasl(names)) = auth else { panic!("{auth:?}") };
         prop_assert_eq!(names.collect::<Vec<_>>(), [b"SCRAM-SHA-256"]);
         buf.clear();
         put_back::negotiate(&mut buf, minor, &[b"_pq_.x", b"_pq_.y"]);

@@ -134,16 +134,16 @@ fn report(buf: &mut Vec<u8>, tag: u8, fields: &ErrorFields<'_>, routine: Option<
 
 /// A result's column, as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Column<'a> {
+pub struct ResultColumn<'a> {
     /// The column's name.
     pub name: &'a str,
     /// The column's type.
-    pub kind: ColumnType,
+    pub kind: ResultColumnType,
 }
 
 /// The column types of Weir's own results. Source of the numbers: PostgreSQL's catalogue `pg_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ColumnType {
+pub enum ResultColumnType {
     /// `text`.
     Text,
     /// `bool`.
@@ -158,32 +158,32 @@ pub enum ColumnType {
     Float8,
 }
 
-impl ColumnType {
+impl ResultColumnType {
     /// The type's object id.
     pub fn oid(self) -> u32 {
         match self {
-            ColumnType::Text => 25,
-            ColumnType::Bool => 16,
-            ColumnType::Int4 => 23,
-            ColumnType::Int8 => 20,
-            ColumnType::Numeric => 1700,
-            ColumnType::Float8 => 701,
+            ResultColumnType::Text => 25,
+            ResultColumnType::Bool => 16,
+            ResultColumnType::Int4 => 23,
+            ResultColumnType::Int8 => 20,
+            ResultColumnType::Numeric => 1700,
+            ResultColumnType::Float8 => 701,
         }
     }
 
     /// The width of a value in bytes; -1 when it varies.
     pub fn width(self) -> i16 {
         match self {
-            ColumnType::Text | ColumnType::Numeric => -1,
-            ColumnType::Bool => 1,
-            ColumnType::Int4 => 4,
-            ColumnType::Int8 | ColumnType::Float8 => 8,
+            ResultColumnType::Text | ResultColumnType::Numeric => -1,
+            ResultColumnType::Bool => 1,
+            ResultColumnType::Int4 => 4,
+            ResultColumnType::Int8 | ResultColumnType::Float8 => 8,
         }
     }
 }
 
 /// RowDescription: columns of no table, as text.
-pub fn row_description(buf: &mut Vec<u8>, columns: &[Column<'_>]) {
+pub fn row_description(buf: &mut Vec<u8>, columns: &[ResultColumn<'_>]) {
     message(buf, tag::ROW_DESCRIPTION, |buf| {
         list(buf, columns, |buf, column| {
             cstr(buf, column.name.as_bytes());
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_row_description_has_eighteen_bytes_a_column_and_its_name() {
         let mut buf = Vec::new();
-        row_description(&mut buf, &[Column { name: "n", kind: ColumnType::Int4 }]);
+        row_description(&mut buf, &[ResultColumn { name: "n", kind: ResultColumnType::Int4 }]);
         let column = b"n\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
         assert_eq!(buf, [&b"T\0\0\0\x1a\0\x01"[..], column].concat());
     }

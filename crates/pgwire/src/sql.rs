@@ -37,7 +37,7 @@ pub use effects::{Effects, Judgement, Plans, Scope, begins_with_options, is_harm
 pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
-pub use names::{Command, Naming, Verb, commands, names};
+pub use names::{Naming, RewrittenCommand, Verb, commands, names};
 pub use resets::{Reset, ResetBy, Resetting};
 pub use steps::steps_taken;
 

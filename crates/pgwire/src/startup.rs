@@ -56,8 +56,8 @@ pub struct Startup<'a> {
 impl<'a> Startup<'a> {
     /// Names and values in the client's order; a name may come twice (the last one counts in PostgreSQL). Names that
     /// begin with `_pq_.` are protocol options.
-    pub fn params(&self) -> Params<'a> {
-        Params { left: self.params }
+    pub fn params(&self) -> StartupParams<'a> {
+        StartupParams { left: self.params }
     }
 
     /// The last value of a parameter.
@@ -68,11 +68,11 @@ impl<'a> Startup<'a> {
 
 /// A startup packet's parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Params<'a> {
+pub struct StartupParams<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Iterator for Params<'a> {
+impl<'a> Iterator for StartupParams<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -4,7 +4,7 @@
 //! pool apply: these servers count towards its size and take the place of the idle server that is due to close first,
 //! and their clients wait in the order of their age beside the clients that share servers.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::queue::Queue;
 
@@ -12,12 +12,12 @@ use crate::queue::Queue;
 pub(crate) struct Dedicated {
     pub(crate) queue: Queue,
     /// The client that the login under way is for, and since when it has waited.
-    login: Option<(Peer, Time)>,
+    login: Option<(ConnId, Time)>,
 }
 
 impl Dedicated {
     /// A login begins: it is for the client that has waited longest, if that client waits for a server of its own.
-    pub(crate) fn begin_login(&mut self, oldest_other: Option<Time>) -> Option<Peer> {
+    pub(crate) fn begin_login(&mut self, oldest_other: Option<Time>) -> Option<ConnId> {
         let since = self.queue.oldest()?;
         if oldest_other.is_some_and(|other| other < since) {
             return None;
@@ -27,7 +27,7 @@ impl Dedicated {
     }
 
     /// The login under way is over. With `again`, its client waits for the next one, in its old place.
-    pub(crate) fn end_login(&mut self, again: bool) -> Option<(Peer, Time)> {
+    pub(crate) fn end_login(&mut self, again: bool) -> Option<(ConnId, Time)> {
         let (client, since) = self.login.take()?;
         if again {
             self.queue.insert_by_age(client, since, true);
@@ -36,7 +36,7 @@ impl Dedicated {
     }
 
     /// A client gives up. Returns whether the login under way is for it.
-    pub(crate) fn leave(&mut self, client: Peer) -> bool {
+    pub(crate) fn leave(&mut self, client: ConnId) -> bool {
         self.queue.remove(client);
         self.login.take_if(|(owner, _)| *owner == client).is_some()
     }

@@ -1,6 +1,6 @@
 //! A pool's operations for clients that need a server of their own, and how room is made.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::pool::Pool;
 use crate::state::{Login, RunState, State};
@@ -10,7 +10,7 @@ impl<P> Pool<P> {
     /// A client needs a server that no other client has had or will have. It must neither wait nor have one. When the
     /// engine opens a server for it, [`Pool::opening`] names it; [`Pool::connected`] links the two. Such a server is
     /// never released: the engine closes it and reports it by [`Pool::lost`].
-    pub fn acquire_dedicated(&mut self, client: Peer, now: Time) -> Acquire {
+    pub fn acquire_dedicated(&mut self, client: ConnId, now: Time) -> Acquire {
         match self.run_state {
             RunState::Shut => return Acquire::Refused(RefuseReason::ShuttingDown),
             RunState::Running if self.is_dead(now) => return Acquire::Refused(RefuseReason::ServerDown),
@@ -24,7 +24,7 @@ impl<P> Pool<P> {
 
     /// The server has refused the login for the one client that it was for. No conclusion about other logins is drawn:
     /// no other client waits for that server, and this client no longer waits.
-    pub fn dedicated_refused(&mut self, server: Peer) {
+    pub fn dedicated_refused(&mut self, server: ConnId) {
         self.dedicated.end_login(false);
         if let Some(key) = self.servers.find(server) {
             self.forget(key);
@@ -32,7 +32,7 @@ impl<P> Pool<P> {
     }
 
     /// Takes the client that has waited longest out of the queues.
-    pub(crate) fn pop_oldest(&mut self) -> Option<(Peer, Time)> {
+    pub(crate) fn pop_oldest(&mut self) -> Option<(ConnId, Time)> {
         match (self.dedicated.queue.oldest(), self.queue.oldest()) {
             (Some(since), other) if other.is_none_or(|other| since <= other) => self.dedicated.queue.pop(),
             _ => self.queue.pop(),
@@ -78,12 +78,12 @@ mod tests {
         START + Span::from_secs(secs)
     }
 
-    fn client(slot: u32) -> Peer {
-        Peer::new(1000 + slot, 1)
+    fn client(slot: u32) -> ConnId {
+        ConnId::new(1000 + slot, 1)
     }
 
-    fn server(slot: u32) -> Peer {
-        Peer::new(slot, 1)
+    fn server(slot: u32) -> ConnId {
+        ConnId::new(slot, 1)
     }
 
     /// A pool of this size with one idle server.

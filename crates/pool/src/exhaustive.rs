@@ -72,13 +72,13 @@ impl World {
 }
 
 /// What was walked: how many different states, and how many orders of events led through them.
-struct Walk {
+struct Explored {
     states: usize,
     orders: u128,
 }
 
 /// Tries everything to `depth` events.
-fn explore(rules: &Rules, depth: usize) -> Walk {
+fn explore(rules: &Rules, depth: usize) -> Explored {
     let root = World::new(rules.clone());
     let start = root.looks();
     let mut seen = HashSet::from([start]);
@@ -103,7 +103,7 @@ fn explore(rules: &Rules, depth: usize) -> Walk {
         }
         front = next;
     }
-    Walk { states: seen.len(), orders: orders(&graph, start, depth) }
+    Explored { states: seen.len(), orders: orders(&graph, start, depth) }
 }
 
 /// How many ways of this many steps a graph has.
@@ -136,7 +136,7 @@ fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> 
 
 /// Explores, and reports what was seen.
 fn walk(what: &str, rules: &Rules, depth: usize) -> usize {
-    let Walk { states, orders } = explore(rules, depth);
+    let Explored { states, orders } = explore(rules, depth);
     let clients = rules.clients;
     println!("{what}: {clients} clients, {depth} events: {states} states, {orders} orders");
     states

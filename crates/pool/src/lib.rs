@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] serves one pair of database and user. It owns the queue of waiting clients, the stack of idle servers,
 //! and every decision about opening and closing servers: sizes, waits, ages, retries. It knows neither sockets nor a
-//! protocol nor a clock: clients and servers are named by [`weir_base::Peer`], and every call receives the time.
+//! protocol nor a clock: clients and servers are named by [`weir_base::ConnId`], and every call receives the time.
 //!
 //! How it is used: call an operation ([`Pool::acquire`], [`Pool::release`], …), then [`Pool::poll`] until it answers
 //! `None`, and call `poll` again when [`Pool::next_deadline`] has come.
@@ -46,5 +46,5 @@ mod tests;
 
 pub use pool::Pool;
 pub use types::{
-    Acquire, Ages, CloseReason, ConnectFailure, Effect, RefuseReason, Release, ServerState, Settings, Snapshot,
+    Acquire, Ages, CloseReason, ConnectFailure, Effect, PoolSnapshot, RefuseReason, Release, ServerState, Settings,
 };

@@ -69,7 +69,7 @@ impl<P> Pool<P> {
     }
 
     pub(crate) fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
-        let server = self.servers.peer(key);
+        let server = self.servers.conn(key);
         self.forget(key);
         Effect::Close { server, reason }
     }

@@ -3,7 +3,7 @@
 //! An operation changes the state and may leave work (`needs_poll`), which [`Pool::poll`] does (`poll.rs`). `poll` also
 //! handles what time alone causes: waits that end, servers that grow old, connects that may begin.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 use crate::backoff::{Backoff, ConnectRate, FIRST_RETRY, Health, Jitter};
 use crate::dedicated::{Dedicated, earlier};
@@ -11,7 +11,7 @@ use crate::queue::Queue;
 use crate::state::{Login, RunState, Server, State};
 use crate::table::{Key, List, Table};
 use crate::types::{
-    Acquire, Ages, CloseReason, ConnectFailure, RefuseReason, Release, ServerState, Settings, Snapshot,
+    Acquire, Ages, CloseReason, ConnectFailure, PoolSnapshot, RefuseReason, Release, ServerState, Settings,
 };
 
 /// The servers of one pair of database and user, and the clients that wait for them.
@@ -93,7 +93,7 @@ impl<P> Pool<P> {
 
     /// A client needs a server. It must neither wait nor have one.
     #[inline]
-    pub fn acquire(&mut self, client: Peer, now: Time) -> Acquire {
+    pub fn acquire(&mut self, client: ConnId, now: Time) -> Acquire {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;
         }
@@ -110,9 +110,9 @@ impl<P> Pool<P> {
         Acquire::Queued
     }
 
-    /// A client's server was lost before anything was sent to it, or the client has waited in another process. It takes its
-    /// place in the queue by its age; `waiting_since` is the moment of its [`Pool::acquire`].
-    pub fn requeue(&mut self, client: Peer, waiting_since: Time, now: Time) -> Acquire {
+    /// A client's server was lost before anything was sent to it, or the client has waited in another process. It takes
+    /// its place in the queue by its age; `waiting_since` is the moment of its [`Pool::acquire`].
+    pub fn requeue(&mut self, client: ConnId, waiting_since: Time, now: Time) -> Acquire {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;
         }
@@ -123,17 +123,17 @@ impl<P> Pool<P> {
     }
 
     /// A linked server is clean again. Where the answer is [`Release::Next`], it is linked to that client.
-    pub fn release(&mut self, server: Peer, proof: P, now: Time) -> Release {
+    pub fn release(&mut self, server: ConnId, proof: P, now: Time) -> Release {
         self.give_back(server, proof, true, now)
     }
 
     /// A linked server to which nothing was sent is clean again: if it may be used only once, that use is still to
     /// come.
-    pub fn release_unused(&mut self, server: Peer, proof: P, now: Time) -> Release {
+    pub fn release_unused(&mut self, server: ConnId, proof: P, now: Time) -> Release {
         self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
     }
 
-    fn give_back(&mut self, server: Peer, proof: P, ages: bool, now: Time) -> Release {
+    fn give_back(&mut self, server: ConnId, proof: P, ages: bool, now: Time) -> Release {
         let key = self.servers.find(server).expect("a released server is in the pool");
         assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
         self.linked -= 1;
@@ -148,7 +148,7 @@ impl<P> Pool<P> {
 
     /// The engine began the connect that [`crate::Effect::Open`] requested; `handle` is the server's. Returns the
     /// client for which alone the server is opened, if there is one ([`Pool::acquire_dedicated`]).
-    pub fn opening(&mut self, handle: Peer, now: Time) -> Option<Peer> {
+    pub fn opening(&mut self, handle: ConnId, now: Time) -> Option<ConnId> {
         assert_eq!(self.login, Login::Asked, "{handle:?} is opened but was not requested");
         let epoch = self.epoch;
         let owner = self.dedicated.begin_login(self.queue.oldest());
@@ -191,7 +191,7 @@ impl<P> Pool<P> {
     }
 
     /// A server's login is done, and it is clean.
-    pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
+    pub fn connected(&mut self, server: ConnId, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
         self.backoff.succeeded();
         self.probe = Time::NEVER;
@@ -218,14 +218,14 @@ impl<P> Pool<P> {
     }
 
     /// The ages of a server that is about to be lent.
-    pub fn ages(&self, server: Peer) -> Ages {
+    pub fn ages(&self, server: ConnId) -> Ages {
         let key = self.servers.find(server).expect("a server that is lent is in the pool");
         Ages { connected_at: self.servers[key].connected_at, expires: self.servers[key].expires }
     }
 
     /// A lent server has been returned, clean, under a handle of its own. If the answer is [`Release::Next`], it is
     /// linked to that client.
-    pub fn returned(&mut self, lent: Peer, server: Peer, proof: P, now: Time) -> Release {
+    pub fn returned(&mut self, lent: ConnId, server: ConnId, proof: P, now: Time) -> Release {
         let key = self.servers.find(lent).expect("a server that was lent is in the pool");
         self.servers.rename(key, server);
         self.needs_poll = true;
@@ -234,9 +234,9 @@ impl<P> Pool<P> {
 
     /// A server that another pool has lent to this one, clean. If it answers the request under way, that request must
     /// have been ended by [`Pool::cancel_open`].
-    pub fn borrowed(&mut self, server: Peer, ages: Ages, proof: P, now: Time) -> Release {
+    pub fn borrowed(&mut self, server: ConnId, ages: Ages, proof: P, now: Time) -> Release {
         let Ages { connected_at, expires } = ages;
-        let state = State::Linked(Peer::NONE);
+        let state = State::Linked(ConnId::NONE);
         let epoch = self.epoch;
         let key = self.servers.insert(server, Server { state, connected_at, expires, epoch, dedicated: false });
         self.backoff.succeeded();
@@ -263,13 +263,13 @@ impl<P> Pool<P> {
     }
 
     /// Takes the server that has been idle longest out of the idle ones, as if a client had it.
-    pub fn take_idle(&mut self) -> Option<Peer> {
+    pub fn take_idle(&mut self) -> Option<ConnId> {
         let key = self.idle.last()?;
         self.servers.unlink(&mut self.idle, key);
-        self.servers[key].state = State::Linked(Peer::NONE);
+        self.servers[key].state = State::Linked(ConnId::NONE);
         self.linked += 1;
         self.needs_poll = true;
-        Some(self.servers.peer(key))
+        Some(self.servers.conn(key))
     }
 
     /// Since when the client that is next to be served has waited.
@@ -278,7 +278,7 @@ impl<P> Pool<P> {
     }
 
     /// A connect or a login failed; the server is gone. Ignored for a server whose login the pool had given up.
-    pub fn connect_failed(&mut self, server: Peer, failure: ConnectFailure, now: Time) {
+    pub fn connect_failed(&mut self, server: ConnId, failure: ConnectFailure, now: Time) {
         let Some(key) = self.servers.find(server) else { return };
         match self.servers[key].state {
             State::Login => self.login_failed(failure, now),
@@ -292,7 +292,7 @@ impl<P> Pool<P> {
     /// that had it has no server now. Does nothing for a server that the pool has forgotten.
     ///
     /// If the server ended a login, use [`Pool::connect_failed`], which delays the next one.
-    pub fn lost(&mut self, server: Peer, _now: Time) {
+    pub fn lost(&mut self, server: ConnId, _now: Time) {
         if let Some(key) = self.servers.find(server) {
             if let State::Linked(_) = self.servers[key].state {
                 self.linked -= 1;
@@ -302,7 +302,7 @@ impl<P> Pool<P> {
     }
 
     /// A client that waits gives up. Does nothing for one that does not wait.
-    pub fn leave(&mut self, client: Peer, _now: Time) {
+    pub fn leave(&mut self, client: ConnId, _now: Time) {
         self.queue.remove(client);
         if self.dedicated.leave(client)
             && let Some(key) = self.login.begun()
@@ -466,7 +466,7 @@ impl<P> Pool<P> {
     }
 
     /// The client that has waited longest, if the next server comes out of the reserve.
-    pub fn wants_reserve(&self) -> Option<Peer> {
+    pub fn wants_reserve(&self) -> Option<ConnId> {
         let beyond = self.servers.len() >= self.limit(0);
         self.queue.iter().next().filter(|_| beyond).map(|(client, _)| client)
     }
@@ -482,7 +482,7 @@ impl<P> Pool<P> {
     }
 
     /// Whether a server is in the pool, in whatever state.
-    pub fn contains(&self, server: Peer) -> bool {
+    pub fn contains(&self, server: ConnId) -> bool {
         self.servers.find(server).is_some()
     }
 
@@ -497,8 +497,8 @@ impl<P> Pool<P> {
     }
 
     /// The pool's figures.
-    pub fn snapshot(&self, now: Time) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self, now: Time) -> PoolSnapshot {
+        PoolSnapshot {
             active: self.linked,
             idle: self.idle.len(),
             login: u32::from(matches!(self.login, Login::Begun(_))),
@@ -510,18 +510,18 @@ impl<P> Pool<P> {
     }
 
     /// The servers in no particular order: handle, state, and when the connection was made (during the login: begun).
-    pub fn servers(&self) -> impl Iterator<Item = (Peer, ServerState, Time)> {
-        self.servers.iter().map(|(_, peer, server)| (peer, server.state.public(), server.connected_at))
+    pub fn servers(&self) -> impl Iterator<Item = (ConnId, ServerState, Time)> {
+        self.servers.iter().map(|(_, conn, server)| (conn, server.state.public(), server.connected_at))
     }
 
     /// The clients that wait, the next to be served first, and when their waits began.
-    pub fn waiting(&self) -> impl Iterator<Item = (Peer, Time)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (ConnId, Time)> {
         self.queue.iter().chain(self.dedicated.queue.iter())
     }
 
     /// The refusal for a client that need not or must not wait.
     #[inline]
-    fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
+    fn answer_at_once(&mut self, client: ConnId, now: Time) -> Option<Acquire> {
         match self.run_state {
             RunState::Shut => Some(Acquire::Refused(RefuseReason::ShuttingDown)),
             RunState::Paused | RunState::Suspended => None,
@@ -535,13 +535,13 @@ impl<P> Pool<P> {
 
     /// Links the next idle server, if there is one, to `client`.
     #[inline(always)]
-    pub(crate) fn link_idle(&mut self, client: Peer, now: Time) -> Option<(Peer, bool)> {
+    pub(crate) fn link_idle(&mut self, client: ConnId, now: Time) -> Option<(ConnId, bool)> {
         let key = if self.settings.round_robin { self.idle.last() } else { self.idle.first() }?;
         let unused = now - self.idle_since(key);
         self.servers.unlink(&mut self.idle, key);
         self.servers[key].state = State::Linked(client);
         self.linked += 1;
-        Some((self.servers.peer(key), self.settings.checks && unused >= self.settings.server_check_delay))
+        Some((self.servers.conn(key), self.settings.checks && unused >= self.settings.server_check_delay))
     }
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
@@ -613,7 +613,7 @@ impl<P> Pool<P> {
     }
 
     /// Since when a server has been free; `None` if it is not.
-    pub fn free_since(&self, server: Peer) -> Option<Time> {
+    pub fn free_since(&self, server: ConnId) -> Option<Time> {
         match self.servers[self.servers.find(server)?].state {
             State::Idle { since, .. } => Some(since),
             _ => None,
@@ -621,12 +621,12 @@ impl<P> Pool<P> {
     }
 
     /// Whether a server was opened before the last [`Pool::reconnect`], and is closed when it is released.
-    pub fn is_outdated(&self, server: Peer) -> bool {
+    pub fn is_outdated(&self, server: ConnId) -> bool {
         self.servers.find(server).is_some_and(|key| self.servers[key].epoch != self.epoch)
     }
 
     /// Whether a server would be closed if it were released now, its age aside.
-    pub fn is_unwanted(&self, server: Peer) -> bool {
+    pub fn is_unwanted(&self, server: ConnId) -> bool {
         self.servers.find(server).is_some_and(|key| self.unwanted(key).is_some())
     }
 

@@ -3,7 +3,7 @@
 //! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served and
 //! the first to time out. Notified clients are before the others, except for the few that returned with an old wait.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::table::{Key, List, Table};
 
@@ -36,14 +36,14 @@ impl Queue {
     }
 
     /// A new client, behind all others.
-    pub(crate) fn push(&mut self, client: Peer, now: Time) {
+    pub(crate) fn push(&mut self, client: ConnId, now: Time) {
         let key = self.table.insert(client, Waiter { since: now, notified: false });
         self.table.insert_before(&mut self.list, key, None);
         self.unnotified = self.unnotified.or(Some(key));
     }
 
     /// A client whose wait began earlier: placed before all whose wait began later or at the same time.
-    pub(crate) fn insert_by_age(&mut self, client: Peer, since: Time, notified: bool) {
+    pub(crate) fn insert_by_age(&mut self, client: ConnId, since: Time, notified: bool) {
         let behind = self.first_since(since);
         let key = self.table.insert(client, Waiter { since, notified });
         self.table.insert_before(&mut self.list, key, behind);
@@ -54,8 +54,8 @@ impl Queue {
         }
     }
 
-    /// The first client whose wait began then or later. Searched from both ends: one that has lost its server belongs near
-    /// the front, and one that has waited in another process near the back.
+    /// The first client whose wait began then or later. Searched from both ends: one that has lost its server belongs
+    /// near the front, and one that has waited in another process near the back.
     fn first_since(&self, since: Time) -> Option<Key> {
         let (mut front, mut back) = (self.list.first(), self.list.last());
         while let (Some(first), Some(last)) = (front, back) {
@@ -71,21 +71,21 @@ impl Queue {
     }
 
     /// Takes the client that has waited longest, and when its wait began.
-    pub(crate) fn pop(&mut self) -> Option<(Peer, Time)> {
+    pub(crate) fn pop(&mut self) -> Option<(ConnId, Time)> {
         let key = self.list.first()?;
-        let client = self.table.peer(key);
+        let client = self.table.conn(key);
         Some((client, self.take(key)))
     }
 
     /// Takes a client out of the queue, if it is there.
-    pub(crate) fn remove(&mut self, client: Peer) -> bool {
+    pub(crate) fn remove(&mut self, client: ConnId) -> bool {
         let key = self.table.find(client);
         key.map(|key| self.take(key)).is_some()
     }
 
     /// The first client that has not been notified, and when its wait began.
-    pub(crate) fn unnotified(&self) -> Option<(Peer, Time)> {
-        self.unnotified.map(|key| (self.table.peer(key), self.table[key].since))
+    pub(crate) fn unnotified(&self) -> Option<(ConnId, Time)> {
+        self.unnotified.map(|key| (self.table.conn(key), self.table[key].since))
     }
 
     /// Marks the client that [`Queue::unnotified`] names.
@@ -97,8 +97,8 @@ impl Queue {
     }
 
     /// The clients in order, and when their waits began.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Peer, Time)> {
-        self.table.walk(&self.list).map(|key| (self.table.peer(key), self.table[key].since))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnId, Time)> {
+        self.table.walk(&self.list).map(|key| (self.table.conn(key), self.table[key].since))
     }
 
     /// Whether every client is in the list, by age, and the first unnotified one is known; costs a walk.
@@ -131,8 +131,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn peer(slot: u32) -> Peer {
-        Peer::new(slot, 1)
+    fn conn(slot: u32) -> ConnId {
+        ConnId::new(slot, 1)
     }
 
     fn at(micros: u64) -> Time {
@@ -147,32 +147,32 @@ mod tests {
     #[test]
     fn clients_that_come_back_keep_their_age() {
         let mut queue = Queue::default();
-        queue.push(peer(5), at(50));
-        queue.push(peer(6), at(60));
-        queue.insert_by_age(peer(1), at(10), false);
-        queue.insert_by_age(peer(2), at(20), false);
-        queue.insert_by_age(peer(3), at(50), false);
+        queue.push(conn(5), at(50));
+        queue.push(conn(6), at(60));
+        queue.insert_by_age(conn(1), at(10), false);
+        queue.insert_by_age(conn(2), at(20), false);
+        queue.insert_by_age(conn(3), at(50), false);
         assert_eq!(order(&queue), [1, 2, 3, 5, 6]);
-        queue.insert_by_age(peer(7), at(70), true);
-        queue.insert_by_age(peer(4), at(50), true);
-        queue.insert_by_age(peer(8), at(55), false);
+        queue.insert_by_age(conn(7), at(70), true);
+        queue.insert_by_age(conn(4), at(50), true);
+        queue.insert_by_age(conn(8), at(55), false);
         assert_eq!(order(&queue), [1, 2, 4, 3, 5, 8, 6, 7]);
     }
 
     #[test]
     fn each_client_is_noticed_once_and_in_order() {
         let mut queue = Queue::default();
-        queue.push(peer(1), at(10));
-        queue.push(peer(2), at(20));
-        queue.push(peer(3), at(30));
+        queue.push(conn(1), at(10));
+        queue.push(conn(2), at(20));
+        queue.push(conn(3), at(30));
         queue.mark_notified();
-        assert_eq!(queue.unnotified(), Some((peer(2), at(20))));
-        assert!(queue.remove(peer(2)));
-        assert_eq!(queue.unnotified(), Some((peer(3), at(30))));
-        queue.insert_by_age(peer(0), at(5), false);
-        assert_eq!(queue.unnotified(), Some((peer(0), at(5))));
+        assert_eq!(queue.unnotified(), Some((conn(2), at(20))));
+        assert!(queue.remove(conn(2)));
+        assert_eq!(queue.unnotified(), Some((conn(3), at(30))));
+        queue.insert_by_age(conn(0), at(5), false);
+        assert_eq!(queue.unnotified(), Some((conn(0), at(5))));
         queue.mark_notified();
-        assert_eq!(queue.unnotified(), Some((peer(3), at(30))));
+        assert_eq!(queue.unnotified(), Some((conn(3), at(30))));
         queue.mark_notified();
         assert_eq!(queue.unnotified(), None);
         assert_eq!(order(&queue), [0, 1, 3]);
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn leaving_twice_is_leaving_once() {
         let mut queue = Queue::default();
-        queue.push(peer(1), at(10));
-        assert!(queue.remove(peer(1)));
-        assert!(!queue.remove(peer(1)));
+        queue.push(conn(1), at(10));
+        assert!(queue.remove(conn(1)));
+        assert!(!queue.remove(conn(1)));
         assert_eq!(queue.pop(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The states of a pool and of its servers.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::table::Key;
 use crate::types::{CloseReason, ServerState};
@@ -44,7 +44,7 @@ pub(crate) struct Server<P> {
 #[derive(Clone, Debug)]
 pub(crate) enum State<P> {
     Login,
-    Linked(Peer),
+    Linked(ConnId),
     Idle { since: Time, _proof: P },
     Closing(CloseReason),
 }

@@ -1,4 +1,4 @@
-//! Values found by their peer, which can also be in a list; every operation takes constant time.
+//! Values found by their connection, which can also be in a list; every operation takes constant time.
 //!
 //! A [`Table`] owns the values, in a vector whose places are reused; a [`List`] is a chain through that vector, so a
 //! value leaves from the middle as cheaply as from an end. A value is in one list at most, and which one is its
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Index, IndexMut};
 
-use weir_base::Peer;
+use weir_base::ConnId;
 
 /// A value's place in its table.
 pub(crate) type Key = u32;
@@ -20,12 +20,12 @@ pub(crate) struct Table<T> {
     nodes: Vec<Node<T>>,
     /// The first free place; the others are chained by `next`.
     free: Key,
-    at: HashMap<Peer, Key, BuildHasherDefault<PeerHasher>>,
+    at: HashMap<ConnId, Key, BuildHasherDefault<ConnIdHasher>>,
 }
 
 #[derive(Clone, Debug)]
 struct Node<T> {
-    peer: Peer,
+    conn: ConnId,
     prev: Key,
     next: Key,
     value: Option<T>,
@@ -74,17 +74,17 @@ impl<T> Table<T> {
         self.at.len() as u32
     }
 
-    pub(crate) fn find(&self, peer: Peer) -> Option<Key> {
-        self.at.get(&peer).copied()
+    pub(crate) fn find(&self, conn: ConnId) -> Option<Key> {
+        self.at.get(&conn).copied()
     }
 
-    pub(crate) fn peer(&self, key: Key) -> Peer {
-        self.nodes[key as usize].peer
+    pub(crate) fn conn(&self, key: Key) -> ConnId {
+        self.nodes[key as usize].conn
     }
 
-    /// Keeps `value`, in no list yet. A peer has one value at most.
-    pub(crate) fn insert(&mut self, peer: Peer, value: T) -> Key {
-        let node = Node { peer, prev: NIL, next: NIL, value: Some(value) };
+    /// Keeps `value`, in no list yet. A connection has one value at most.
+    pub(crate) fn insert(&mut self, conn: ConnId, value: T) -> Key {
+        let node = Node { conn, prev: NIL, next: NIL, value: Some(value) };
         let key = self.free;
         let key = if key == NIL {
             self.nodes.push(node);
@@ -94,8 +94,8 @@ impl<T> Table<T> {
             self.nodes[key as usize] = node;
             key
         };
-        let before = self.at.insert(peer, key);
-        assert!(before.is_none(), "{peer:?} is known already");
+        let before = self.at.insert(conn, key);
+        assert!(before.is_none(), "{conn:?} is known already");
         key
     }
 
@@ -104,22 +104,22 @@ impl<T> Table<T> {
         let node = &mut self.nodes[key as usize];
         let value = node.value.take().expect("a key names a value");
         debug_assert!(node.prev == NIL && node.next == NIL);
-        self.at.remove(&node.peer);
+        self.at.remove(&node.conn);
         node.next = self.free;
         self.free = key;
         value
     }
 
-    /// Gives the value another peer's handle, which must be unused.
-    pub(crate) fn rename(&mut self, key: Key, peer: Peer) {
-        let old = std::mem::replace(&mut self.nodes[key as usize].peer, peer);
+    /// Gives the value another connection's handle, which must be unused.
+    pub(crate) fn rename(&mut self, key: Key, conn: ConnId) {
+        let old = std::mem::replace(&mut self.nodes[key as usize].conn, conn);
         self.at.remove(&old);
-        let before = self.at.insert(peer, key);
-        assert!(before.is_none(), "{peer:?} is known already");
+        let before = self.at.insert(conn, key);
+        assert!(before.is_none(), "{conn:?} is known already");
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Peer, &T)> {
-        self.nodes.iter().enumerate().filter_map(|(key, node)| Some((key as Key, node.peer, node.value.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, ConnId, &T)> {
+        self.nodes.iter().enumerate().filter_map(|(key, node)| Some((key as Key, node.conn, node.value.as_ref()?)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -174,7 +174,7 @@ impl<T> Table<T> {
         let mut len = 0;
         for key in self.walk(list) {
             let node = &self.nodes[key as usize];
-            if node.prev != prev || node.value.is_none() || self.find(node.peer) != Some(key) || len > list.len {
+            if node.prev != prev || node.value.is_none() || self.find(node.conn) != Some(key) || len > list.len {
                 return false;
             }
             prev = key;
@@ -216,9 +216,9 @@ fn some(key: Key) -> Option<Key> {
 
 /// A hash for handles of our own runtime: no outsider chooses them, so mixing is enough.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct PeerHasher(u64);
+pub(crate) struct ConnIdHasher(u64);
 
-impl Hasher for PeerHasher {
+impl Hasher for ConnIdHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
     }
@@ -236,19 +236,19 @@ impl Hasher for PeerHasher {
 mod tests {
     use super::*;
 
-    fn peer(slot: u32) -> Peer {
-        Peer::new(slot, 1)
+    fn conn(slot: u32) -> ConnId {
+        ConnId::new(slot, 1)
     }
 
     fn slots(table: &Table<()>, list: &List) -> Vec<u32> {
         assert!(table.is_sound(list));
-        table.walk(list).map(|key| table.peer(key).slot).collect()
+        table.walk(list).map(|key| table.conn(key).slot).collect()
     }
 
     #[test]
     fn values_leave_a_list_from_anywhere() {
         let (mut table, mut list) = (Table::default(), List::default());
-        let keys: Vec<Key> = (0..5).map(|slot| table.insert(peer(slot), ())).collect();
+        let keys: Vec<Key> = (0..5).map(|slot| table.insert(conn(slot), ())).collect();
         keys.iter().for_each(|key| table.insert_before(&mut list, *key, None));
         assert_eq!(slots(&table, &list), [0, 1, 2, 3, 4]);
         for (key, rest) in [(2, vec![0, 1, 3, 4]), (0, vec![1, 3, 4]), (4, vec![1, 3]), (3, vec![1]), (1, vec![])] {
@@ -262,19 +262,19 @@ mod tests {
     #[test]
     fn places_are_reused_and_peers_found() {
         let mut table = Table::default();
-        let key = table.insert(peer(7), 'a');
+        let key = table.insert(conn(7), 'a');
         assert_eq!(table.remove(key), 'a');
-        assert_eq!(table.find(peer(7)), None);
-        assert_eq!(table.insert(peer(9), 'b'), key);
-        assert_eq!(table.find(peer(9)).map(|key| table[key]), Some('b'));
-        assert_eq!(table.find(Peer::new(9, 2)), None);
+        assert_eq!(table.find(conn(7)), None);
+        assert_eq!(table.insert(conn(9), 'b'), key);
+        assert_eq!(table.find(conn(9)).map(|key| table[key]), Some('b'));
+        assert_eq!(table.find(ConnId::new(9, 2)), None);
     }
 
     #[test]
     #[should_panic(expected = "is known already")]
     fn a_peer_has_one_value() {
         let mut table = Table::default();
-        table.insert(peer(7), ());
-        table.insert(peer(7), ());
+        table.insert(conn(7), ());
+        table.insert(conn(7), ());
     }
 }

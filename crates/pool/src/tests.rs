@@ -1,6 +1,6 @@
 //! The behaviour of a pool, one rule per test.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, RefuseReason, Release, ServerState, Settings};
 
@@ -10,12 +10,12 @@ fn after(secs: u64) -> Time {
     START + Span::from_secs(secs)
 }
 
-fn client(slot: u32) -> Peer {
-    Peer::new(1000 + slot, 1)
+fn client(slot: u32) -> ConnId {
+    ConnId::new(1000 + slot, 1)
 }
 
-fn server(slot: u32) -> Peer {
-    Peer::new(slot, 1)
+fn server(slot: u32) -> ConnId {
+    ConnId::new(slot, 1)
 }
 
 /// PgBouncer's defaults, with a pool of two.
@@ -71,7 +71,7 @@ fn run(pool: &mut Pool<()>, until: Time) -> Vec<(u64, Effect)> {
     said
 }
 
-fn take(pool: &mut Pool<()>, slot: u32, now: Time) -> Peer {
+fn take(pool: &mut Pool<()>, slot: u32, now: Time) -> ConnId {
     match pool.acquire(client(slot), now) {
         Acquire::Granted { server, .. } => server,
         other => panic!("{other:?}"),
@@ -82,7 +82,7 @@ fn queue(pool: &mut Pool<()>, slot: u32, now: Time) {
     assert_eq!(pool.acquire(client(slot), now), Acquire::Queued);
 }
 
-fn refused(client: Peer, why: RefuseReason, secs: u64) -> Effect {
+fn refused(client: ConnId, why: RefuseReason, secs: u64) -> Effect {
     Effect::Refuse { client, why, waited: Span::from_secs(secs) }
 }
 
@@ -176,7 +176,7 @@ fn a_client_whose_server_was_lost_unused_is_first_again() {
     assert_eq!(pool.requeue(client(2), after(1), after(3)), Acquire::Queued);
     pool.lost(server(1), after(3));
     assert_eq!(pool.requeue(client(1), START, after(3)), Acquire::Queued);
-    let order: Vec<Peer> = pool.waiting().map(|(client, _)| client).collect();
+    let order: Vec<ConnId> = pool.waiting().map(|(client, _)| client).collect();
     assert_eq!(order, [client(1), client(2), client(3)]);
 }
 

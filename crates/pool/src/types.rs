@@ -1,6 +1,6 @@
 //! The inputs and answers of a pool. Values only; the rules are in [`crate::Pool`].
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 /// The limits of one pool. Names are PgBouncer's; a span of zero means "no limit" unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub enum Acquire {
     /// The client has a server.
     Granted {
         /// The client's server, until [`crate::Pool::release`] or [`crate::Pool::lost`].
-        server: Peer,
+        server: ConnId,
         /// Whether the server must be checked before it is used.
         check: bool,
     },
@@ -81,7 +81,7 @@ pub enum Release {
     /// The server is assigned to the client that waited longest.
     Next {
         /// The server's new owner.
-        client: Peer,
+        client: ConnId,
         /// How long the client waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
@@ -127,14 +127,14 @@ pub enum Effect {
     /// Close this server; the pool has forgotten it.
     Close {
         /// Which server.
-        server: Peer,
+        server: ConnId,
         /// Why the server is closed.
         reason: CloseReason,
     },
     /// This client waits no longer and gets no server.
     Refuse {
         /// Which client.
-        client: Peer,
+        client: ConnId,
         /// Why the client gets no server.
         why: RefuseReason,
         /// How long the client had waited.
@@ -143,16 +143,16 @@ pub enum Effect {
     /// This client has waited for `query_wait_notify`, and continues waiting.
     Notice {
         /// Which client.
-        client: Peer,
+        client: ConnId,
         /// How long the client has waited so far.
         waited: Span,
     },
     /// This client waits no longer: it has this server.
     Grant {
         /// The server's new owner.
-        client: Peer,
+        client: ConnId,
         /// The client's server.
-        server: Peer,
+        server: ConnId,
         /// How long the client had waited.
         waited: Span,
         /// Whether the server must be checked before it is used.
@@ -209,7 +209,7 @@ pub enum ServerState {
     /// Connecting, or logging in.
     Login,
     /// Owned by this client.
-    Linked(Peer),
+    Linked(ConnId),
     /// Free.
     Idle {
         /// Since when.
@@ -221,7 +221,7 @@ pub enum ServerState {
 
 /// A pool's figures at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Snapshot {
+pub struct PoolSnapshot {
     /// Servers linked to a client.
     pub active: u32,
     /// Servers that are free.

@@ -6,46 +6,46 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weir_base::{Host, Peer, Target, Time};
+use weir_base::{ConnId, Host, Target, Time};
 use weir_config::{Config, Listen};
 use weir_engine::port::{Input, Io};
-use weir_runtime::{Handler, Inherited, LogTarget, Plan, Signals, TlsFiles, WorkerSetup, start};
+use weir_runtime::{Handler, Inherited, LogTarget, RuntimeOptions, Signals, TlsFiles, WorkerSetup, start};
 use weir_uring::Ring;
 
-/// The peer of each peer, by slot.
+/// The other connection of each connection, by slot.
 struct Forward {
     to: Target,
-    other: Vec<Peer>,
+    other: Vec<ConnId>,
 }
 
 impl Forward {
-    fn link(&mut self, from: Peer, to: Peer) {
+    fn link(&mut self, from: ConnId, to: ConnId) {
         let slot = from.slot as usize;
         if self.other.len() <= slot {
-            self.other.resize(slot + 1, Peer::NONE);
+            self.other.resize(slot + 1, ConnId::NONE);
         }
         self.other[slot] = to;
     }
 
-    fn other(&self, peer: Peer) -> Peer {
-        self.other[peer.slot as usize]
+    fn other(&self, conn: ConnId) -> ConnId {
+        self.other[conn.slot as usize]
     }
 }
 
 impl Handler for Forward {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
-            Input::Bytes { peer, bytes } => io.forward(self.other(peer), 0..bytes.len()),
-            Input::Accepted { peer, .. } => {
+            Input::Bytes { conn, bytes } => io.forward(self.other(conn), 0..bytes.len()),
+            Input::Accepted { conn, .. } => {
                 let server = io.connect(&self.to);
-                self.link(peer, server);
-                self.link(server, peer);
-                io.pause(peer);
+                self.link(conn, server);
+                self.link(server, conn);
+                io.pause(conn);
             }
-            Input::Connected { peer, .. } => io.resume(self.other(peer)),
-            Input::Blocked { peer } => io.pause(self.other(peer)),
-            Input::Drained { peer } => io.resume(self.other(peer)),
-            Input::Closed { peer, .. } | Input::ConnectFailed { peer, .. } => io.close(self.other(peer)),
+            Input::Connected { conn, .. } => io.resume(self.other(conn)),
+            Input::Blocked { conn } => io.pause(self.other(conn)),
+            Input::Drained { conn } => io.resume(self.other(conn)),
+            Input::Closed { conn, .. } | Input::ConnectFailed { conn, .. } => io.close(self.other(conn)),
             Input::Signal(_) => io.exit(0),
             _ => {}
         }
@@ -74,9 +74,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn plan(port: u16) -> Plan {
+fn plan(port: u16) -> RuntimeOptions {
     let addresses = vec![[127, 0, 0, 1].into()];
-    Plan {
+    RuntimeOptions {
         listen: Listen { addresses, port, unix_socket_dir: None, backlog: 512, ..Config::default().listen },
         workers: 1,
         io: Config::default().io,
@@ -88,7 +88,7 @@ fn plan(port: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
-        predecessor: None,
+        old_process: None,
         upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),

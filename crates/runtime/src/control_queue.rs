@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_admin::{BusyWorker, CommandError, Control, Deliver, LogPage, LogQuery, Request, Response};
+use weir_admin::{BusyWorker, CommandError, Control, ControlRequest, Deliver, LogPage, LogQuery, Response};
 use weir_base::WorkerId;
 
 use crate::clock::Clock;
@@ -60,12 +60,12 @@ impl ControlQueue {
 }
 
 impl Control for ControlQueue {
-    fn ask(&self, request: Request, deliver: Deliver) -> u64 {
+    fn ask(&self, request: ControlRequest, deliver: Deliver) -> u64 {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         match self.enter(number, deliver) {
             Err(deliver) => deliver(Err(CommandError::TooBusy)),
-            // Without workers there is no response: dropping the callback tells the caller.
-            Ok(()) if !self.0.mailboxes.send(WorkerId(0), WorkerMessage::Asked { number, request }) => {
+            // Without workers there is no response: the caller sees that its callback is dropped.
+            Ok(()) if !self.0.mailboxes.send(WorkerId(0), WorkerMessage::ControlRequest { number, request }) => {
                 drop(self.take(number))
             }
             Ok(()) => {}
@@ -75,7 +75,7 @@ impl Control for ControlQueue {
 
     fn forget(&self, number: u64) {
         if self.take(number).is_some() {
-            self.0.mailboxes.send(WorkerId(0), WorkerMessage::AskedNoMore { number });
+            self.0.mailboxes.send(WorkerId(0), WorkerMessage::ControlRequestDropped { number });
         }
     }
 

@@ -1,14 +1,14 @@
 //! Helper threads, for work that would block a worker's loop.
 //!
-//! Each kind of work has a lane, with its own threads and its own bounded queue, so that no kind waits for another:
+//! Each kind of work has threads and a bounded queue of its own, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
 //! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can
 //! cause runs with a lower priority than all else.
 //!
-//! Answers go to the mailbox of the worker that asked. A worker has at most [`ASKED`] requests under way in a lane,
-//! and the queues have room for that many of each worker: so they are never full, and further requests wait in the
-//! worker, in order. Their number is bounded by the callers: the engine for hashing, `tls` for handshakes.
+//! Answers go to the mailbox of the worker that asked. A worker has at most [`MAX_UNDER_WAY`] requests under way in a
+//! queue, and the queues have room for that many of each worker: so they are never full, and further requests wait in
+//! the worker, in order. Their number is bounded by the callers: the engine for hashing, `tls` for handshakes.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,9 +18,9 @@ use std::thread;
 
 use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
-use weir_base::{Peer, WorkerId};
+use weir_base::{ConnId, WorkerId};
 use weir_config::Config;
-use weir_engine::port::{Answer, Reread, Work};
+use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
@@ -28,14 +28,14 @@ use crate::passwords;
 use crate::tls::{HandshakeStep, Side, TlsFiles};
 use crate::work::WorkKind;
 
-/// Requests of one worker under way in a lane.
-const ASKED: usize = 64;
+/// Requests of one worker under way in a queue.
+const MAX_UNDER_WAY: usize = 64;
 /// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
 const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
 const LOOK_UPS: usize = 64;
-/// How much nicer the lanes for clients are than the rest of the process (nice(2)).
+/// How much nicer the queues for clients are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
@@ -45,7 +45,7 @@ pub type Reload = Arc<dyn Fn(Reread) -> Result<Arc<Config>, String> + Send + Syn
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration, on a helper thread: only if the result is valid and can be served.
-pub type Change =
+pub type ChangeConfig =
     Arc<dyn Fn((&ChangeRequest, &Author), Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
 /// Adds a configuration that workers are adopting to the history, on a helper thread; returns an error for the log.
@@ -55,7 +55,7 @@ pub type Record = Arc<dyn Fn(&Adopted) -> Option<String> + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Configuring {
     pub(crate) reload: Reload,
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Option<ChangeConfig>,
     pub(crate) record: Option<Record>,
     pub(crate) tls: TlsFiles,
 }
@@ -65,37 +65,37 @@ struct Request<T> {
     what: T,
 }
 
-type Lane<T> = SyncSender<Request<T>>;
+type WorkQueue<T> = SyncSender<Request<T>>;
 
-/// The lanes.
+/// The queues.
 #[derive(Clone)]
 pub(crate) struct Helpers {
-    config: Lane<(u64, Work)>,
-    servers: Lane<(u64, Work)>,
-    clients: Lane<(u64, Work)>,
-    users: Lane<(u64, Work)>,
-    ldap: Lane<(u64, Work)>,
-    pam: Lane<(u64, Work)>,
-    names: Lane<Query>,
-    connects: Lane<(Peer, Box<HandshakeStep>)>,
-    accepts: Lane<(Peer, Box<HandshakeStep>)>,
+    config: WorkQueue<(u64, Work)>,
+    servers: WorkQueue<(u64, Work)>,
+    clients: WorkQueue<(u64, Work)>,
+    users: WorkQueue<(u64, Work)>,
+    ldap: WorkQueue<(u64, Work)>,
+    pam: WorkQueue<(u64, Work)>,
+    names: WorkQueue<Query>,
+    connects: WorkQueue<(ConnId, Box<HandshakeStep>)>,
+    accepts: WorkQueue<(ConnId, Box<HandshakeStep>)>,
 }
 
-/// How the threads of a lane are made.
+/// How the threads of a queue are made.
 #[derive(Clone, Copy)]
-struct LaneSetup {
+struct ThreadSetup {
     name: &'static str,
     threads: usize,
     nicer: i32,
 }
 
-impl LaneSetup {
-    const fn new(name: &'static str, threads: usize) -> LaneSetup {
-        LaneSetup { name, threads, nicer: 0 }
+impl ThreadSetup {
+    const fn new(name: &'static str, threads: usize) -> ThreadSetup {
+        ThreadSetup { name, threads, nicer: 0 }
     }
 
-    const fn nicer(self) -> LaneSetup {
-        LaneSetup { nicer: NICER, ..self }
+    const fn nicer(self) -> ThreadSetup {
+        ThreadSetup { nicer: NICER, ..self }
     }
 
     /// Gives the calling thread its priority.
@@ -111,31 +111,31 @@ impl LaneSetup {
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
     pub(crate) fn start(mailboxes: &Mailboxes, configuring: &Configuring) -> io::Result<Helpers> {
-        let work = |setup: LaneSetup, kind: WorkKind| {
+        let work = |setup: ThreadSetup, kind: WorkKind| {
             let configuring = configuring.clone();
-            let answer = move |(job, work)| WorkerMessage::Helped { kind, job, answer: help(&configuring, work) };
-            lane(setup, mailboxes, answer)
+            let answer = move |(job, work)| WorkerMessage::JobDone { kind, job, result: run_job(&configuring, work) };
+            work_queue(setup, mailboxes, answer)
         };
         Ok(Helpers {
-            config: work(LaneSetup::new("weir-config", 1), WorkKind::Config)?,
-            servers: work(LaneSetup::new("weir-help", 1), WorkKind::Servers)?,
-            clients: work(LaneSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
-            users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
-            ldap: checkers(LaneSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
-            pam: checkers(LaneSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
-            names: look_ups(LaneSetup::new("weir-names", LOOK_UPS), mailboxes)?,
-            connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
-            accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
+            config: work(ThreadSetup::new("weir-config", 1), WorkKind::Config)?,
+            servers: work(ThreadSetup::new("weir-hashes", 1), WorkKind::Servers)?,
+            clients: work(ThreadSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
+            users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
+            ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
+            pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
+            names: look_ups(ThreadSetup::new("weir-names", LOOK_UPS), mailboxes)?,
+            connects: work_queue(ThreadSetup::new("weir-tls", 1), mailboxes, take_step)?,
+            accepts: work_queue(ThreadSetup::new("weir-tls-accept", 2).nicer(), mailboxes, take_step)?,
         })
     }
 }
 
-fn lane<T: Send + 'static>(
-    setup: LaneSetup,
+fn work_queue<T: Send + 'static>(
+    setup: ThreadSetup,
     mailboxes: &Mailboxes,
     answer: impl Fn(T) -> WorkerMessage + Send + Sync + 'static,
-) -> io::Result<Lane<T>> {
-    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
+) -> io::Result<WorkQueue<T>> {
+    let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
     let (queue, answer) = (Arc::new(Mutex::new(queue)), Arc::new(answer));
     for _ in 0..setup.threads {
         let (mailboxes, queue, answer) = (mailboxes.clone(), queue.clone(), answer.clone());
@@ -155,10 +155,10 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A lane for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so
+/// A queue for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so
 /// one that hangs delays no other one. The configuration bounds their number.
-fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<Lane<(u64, Work)>> {
-    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
+fn checkers(setup: ThreadSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<WorkQueue<(u64, Work)>> {
+    let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();
     thread::Builder::new().name(setup.name.into()).spawn(move || {
         let mut checkers = HashMap::new();
@@ -167,24 +167,24 @@ fn checkers(setup: LaneSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Resu
             let mailboxes = mailboxes.clone();
             let key = check.by.key();
             let run = move || {
-                let answer = Answer::Checked(passwords::check(&check));
-                mailboxes.send(from, WorkerMessage::Helped { kind, job, answer });
+                let result = WorkResult::Checked(passwords::check(&check));
+                mailboxes.send(from, WorkerMessage::JobDone { kind, job, result });
             };
-            checkers.entry(key).or_insert_with(|| Crew::new(setup)).run(Box::new(run));
+            checkers.entry(key).or_insert_with(|| ThreadPool::new(setup)).run(Box::new(run));
         }
     })?;
     Ok(requests)
 }
 
-/// The lane for names: a thread for each look-up under way, up to a limit, since each may wait for long.
-fn look_ups(setup: LaneSetup, mailboxes: &Mailboxes) -> io::Result<Lane<Query>> {
-    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
+/// The queue for names: a thread for each look-up under way, up to a limit, since each may wait for long.
+fn look_ups(setup: ThreadSetup, mailboxes: &Mailboxes) -> io::Result<WorkQueue<Query>> {
+    let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();
     thread::Builder::new().name(setup.name.into()).spawn(move || {
-        let crew = Crew::new(setup);
+        let threads = ThreadPool::new(setup);
         while let Ok(Request { from, what }) = queue.recv() {
             let mailboxes = mailboxes.clone();
-            crew.run(Box::new(move || {
+            threads.run(Box::new(move || {
                 mailboxes.send(from, WorkerMessage::Found(dns::look_up(what)));
             }));
         }
@@ -192,21 +192,21 @@ fn look_ups(setup: LaneSetup, mailboxes: &Mailboxes) -> io::Result<Lane<Query>> 
     Ok(requests)
 }
 
-fn help(configuring: &Configuring, work: Work) -> Answer {
+fn run_job(configuring: &Configuring, work: Work) -> WorkResult {
     match work {
         Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
-            Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
+            WorkResult::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
-        Work::CheckPassword(check) => Answer::Checked(passwords::check(&check)),
-        Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
-        Work::LoadConfig(reread) => Answer::Config((configuring.reload)(reread)),
-        Work::ApplyTls(config) => Answer::Config(configuring.tls.apply(&config)),
+        Work::CheckPassword(check) => WorkResult::Checked(passwords::check(&check)),
+        Work::NameOfUser(uid) => WorkResult::UserName(name_of_user(uid)),
+        Work::LoadConfig(reread) => WorkResult::Config((configuring.reload)(reread)),
+        Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config)),
         Work::RecordConfig(adopted) => {
-            Answer::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
+            WorkResult::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
         }
         Work::ChangeConfig(wanted, author) => {
             let change = configuring.change.as_ref();
-            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok)))
+            WorkResult::Changed(change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok)))
         }
     }
 }
@@ -216,28 +216,28 @@ fn name_of_user(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
 
-fn take_step((peer, mut step): (Peer, Box<HandshakeStep>)) -> WorkerMessage {
+fn take_step((conn, mut step): (ConnId, Box<HandshakeStep>)) -> WorkerMessage {
     let outcome = step.take();
-    WorkerMessage::Stepped { peer, step, outcome }
+    WorkerMessage::Stepped { conn, step, outcome }
 }
 
 type Task = Box<dyn FnOnce() + Send>;
 
 /// Threads that live as long as there is something to do.
-struct Crew {
-    setup: LaneSetup,
-    work: Arc<Mutex<CrewWork>>,
+struct ThreadPool {
+    setup: ThreadSetup,
+    work: Arc<Mutex<PoolTasks>>,
 }
 
 #[derive(Default)]
-struct CrewWork {
+struct PoolTasks {
     tasks: VecDeque<Task>,
     threads: usize,
 }
 
-impl Crew {
-    fn new(setup: LaneSetup) -> Crew {
-        Crew { setup, work: Arc::default() }
+impl ThreadPool {
+    fn new(setup: ThreadSetup) -> ThreadPool {
+        ThreadPool { setup, work: Arc::default() }
     }
 
     /// Does something when a thread is free for it, in order.
@@ -250,7 +250,7 @@ impl Crew {
         let (setup, shared) = (self.setup, self.work.clone());
         let serve = move || {
             setup.prioritise();
-            serve_crew(&shared);
+            run_tasks(&shared);
         };
         match thread::Builder::new().name(setup.name.into()).spawn(serve) {
             Ok(_) => work.threads += 1,
@@ -259,13 +259,13 @@ impl Crew {
             Err(_) => {
                 work.threads += 1;
                 drop(work);
-                serve_crew(&self.work);
+                run_tasks(&self.work);
             }
         }
     }
 }
 
-fn serve_crew(shared: &Mutex<CrewWork>) {
+fn run_tasks(shared: &Mutex<PoolTasks>) {
     loop {
         let mut work = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(task) = work.tasks.pop_front() else {
@@ -277,21 +277,21 @@ fn serve_crew(shared: &Mutex<CrewWork>) {
     }
 }
 
-/// One worker's requests in one lane.
+/// One worker's requests in one queue.
 struct Queue<T> {
     me: WorkerId,
-    lane: Lane<T>,
+    work_queue: WorkQueue<T>,
     under_way: usize,
     more: VecDeque<T>,
 }
 
 impl<T> Queue<T> {
-    fn new(me: WorkerId, lane: Lane<T>) -> Self {
-        Queue { me, lane, under_way: 0, more: VecDeque::new() }
+    fn new(me: WorkerId, work_queue: WorkQueue<T>) -> Self {
+        Queue { me, work_queue, under_way: 0, more: VecDeque::new() }
     }
 
     fn has_room(&self) -> bool {
-        self.under_way < ASKED
+        self.under_way < MAX_UNDER_WAY
     }
 
     fn ask(&mut self, what: T) {
@@ -309,8 +309,8 @@ impl<T> Queue<T> {
         while self.has_room() {
             let Some(what) = self.more.pop_front() else { return };
             self.under_way += 1;
-            let refused = self.lane.try_send(Request { from: self.me, what }).is_err();
-            debug_assert!(!refused, "a lane has room for all that workers may ask");
+            let refused = self.work_queue.try_send(Request { from: self.me, what }).is_err();
+            debug_assert!(!refused, "a queue has room for all that workers may ask");
         }
     }
 }
@@ -324,8 +324,8 @@ pub(crate) struct HelperQueues {
     ldap: Queue<(u64, Work)>,
     pam: Queue<(u64, Work)>,
     names: Queue<Query>,
-    connects: Queue<(Peer, Box<HandshakeStep>)>,
-    accepts: Queue<(Peer, Box<HandshakeStep>)>,
+    connects: Queue<(ConnId, Box<HandshakeStep>)>,
+    accepts: Queue<(ConnId, Box<HandshakeStep>)>,
 }
 
 impl HelperQueues {
@@ -354,7 +354,7 @@ impl HelperQueues {
         }
     }
 
-    fn steps(&mut self, side: Side) -> &mut Queue<(Peer, Box<HandshakeStep>)> {
+    fn steps(&mut self, side: Side) -> &mut Queue<(ConnId, Box<HandshakeStep>)> {
         match side {
             Side::Accept => &mut self.accepts,
             Side::Connect => &mut self.connects,
@@ -362,7 +362,7 @@ impl HelperQueues {
     }
 
     /// Queues work.
-    pub(crate) fn help(&mut self, job: u64, work: Work) {
+    pub(crate) fn submit_job(&mut self, job: u64, work: Work) {
         self.work(WorkKind::of(&work)).ask((job, work));
     }
 
@@ -372,7 +372,7 @@ impl HelperQueues {
     }
 
     /// The answer of some work has arrived.
-    pub(crate) fn helped(&mut self, kind: WorkKind) {
+    pub(crate) fn job_done(&mut self, kind: WorkKind) {
         self.work(kind).answered();
     }
 
@@ -387,8 +387,8 @@ impl HelperQueues {
     }
 
     /// Queues a step of a handshake.
-    pub(crate) fn step(&mut self, peer: Peer, step: Box<HandshakeStep>) {
-        self.steps(step.side()).ask((peer, step));
+    pub(crate) fn step(&mut self, conn: ConnId, step: Box<HandshakeStep>) {
+        self.steps(step.side()).ask((conn, step));
     }
 
     /// The result of a step has arrived.

@@ -10,14 +10,14 @@
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | a handler's requests, executed with sockets: its own, connects, accepts, the ring, encryption |
-//! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
+//! | `slots`, `socket`, `output` | the connections, one socket, what is to be written and what was refused |
 //! | `listen`, `socket_file` | the listeners: binding, accepting; files of Unix sockets |
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: negotiated parameters, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `passwords` | passwords that LDAP or PAM checks |
 //! | `files` | files that an operator names |
-//! | `takeover` | one process takes over from another: listening sockets, clients, servers |
+//! | `upgrade` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | notifications to systemd |
 
 mod clock;
@@ -46,24 +46,24 @@ mod socket_file;
 mod start;
 mod start_error;
 mod supervisor;
-mod takeover;
 mod timed;
 mod tls;
+mod upgrade;
 mod work;
 mod worker;
 
 pub use descriptors::descriptors;
 pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
-pub use helpers::{Change, Fit, Record, Reload};
+pub use helpers::{ChangeConfig, Fit, Record, Reload};
 pub use listen::{Bound, Inherited, addresses_in_use};
 pub use log::{LogTarget, check_log_file, log_start_error};
 pub use passwords::{PAM_HELPER, PamRequest};
 pub use port::MakeRing;
-pub use serve::{Options, Ready, VERSION, serve, start_engines};
+pub use serve::{Ready, ServeOptions, VERSION, serve, start_engines};
 pub use signals::Signals;
-pub use start::{Handle, Plan, Running, start};
+pub use start::{Handle, Running, RuntimeOptions, start};
 pub use start_error::StartError;
-pub use takeover::{Beside, NotTaken, OtherProcess, Predecessor, UpgradeSocket, upgrade_socket};
 pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
+pub use upgrade::{NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket, upgrade_socket};
 pub use weir_engine::port::{Reread, Signal};

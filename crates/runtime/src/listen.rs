@@ -28,7 +28,7 @@ use crate::slots::WAKER;
 use crate::socket::{Socket, socket_path, tune};
 use crate::socket_file::{FileUsers, SocketFile, remove_stale, stream_socket, unix_address};
 use crate::start_error::StartError;
-use crate::takeover::{ListenerKind, Offered, UpgradeSocket};
+use crate::upgrade::{ListenerKind, Offered, UpgradeSocket};
 
 /// How long accepting rests when the system refuses, unless a descriptor is freed earlier.
 const REST: Span = Span::from_secs(1);
@@ -231,7 +231,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Handles an event whose token is not a peer's.
+    /// Handles an event whose token is not a connection's.
     pub(crate) fn event(&mut self, event: Token) {
         if let Some(ready) = self.ready.get_mut(WAKER.0 - 1 - event.0) {
             *ready = true;
@@ -299,7 +299,7 @@ impl Listening {
     }
 
     /// Applies a configuration to the TCP listeners.
-    pub(crate) fn adopt(&mut self, plan: &Listen) -> io::Result<()> {
+    pub(crate) fn apply_config(&mut self, plan: &Listen) -> io::Result<()> {
         if std::mem::replace(&mut self.plan.defer_accept, plan.defer_accept) == plan.defer_accept {
             return Ok(());
         }

@@ -13,9 +13,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use mio::{Registry, Waker};
 
-use weir_base::{Peer, WorkerId};
+use weir_base::{ConnId, WorkerId};
 use weir_engine::Message;
-use weir_engine::port::{Answer, HandOver, Predecessor, Request, Signal};
+use weir_engine::port::{ControlRequest, OldProcessState, Signal, UpgradeStep, WorkResult};
 
 use crate::dns::Found;
 use crate::slots::WAKER;
@@ -28,25 +28,25 @@ pub(crate) enum WorkerMessage {
     /// A message from another engine, or from the worker's own.
     Message { from: WorkerId, message: Message, socket: Option<Handoff> },
     /// A helper's answer.
-    Helped { kind: WorkKind, job: u64, answer: Answer },
+    JobDone { kind: WorkKind, job: u64, result: WorkResult },
     /// The result of a look-up.
     Found(Found),
     /// A helper took a step of a handshake.
-    Stepped { peer: Peer, step: Box<HandshakeStep>, outcome: StepOutcome },
+    Stepped { conn: ConnId, step: Box<HandshakeStep>, outcome: StepOutcome },
     /// A request of the control plane; to worker 0.
-    Asked { number: u64, request: Request },
+    ControlRequest { number: u64, request: ControlRequest },
     /// The request was withdrawn; to worker 0.
-    AskedNoMore { number: u64 },
+    ControlRequestDropped { number: u64 },
     /// A signal of the operator; to worker 0.
     Signal(Signal),
     /// Start or stop accepting; to worker 0.
     Accept(bool),
     /// Another process takes over: this step is due.
-    HandOver(HandOver),
+    Upgrade(UpgradeStep),
     /// What is known of the process that this one takes over from has changed.
-    Predecessor(Predecessor),
+    OldProcess(OldProcessState),
     /// A value of another process's engine, or one that came back; with its socket.
-    Inherited { value: Vec<u8>, socket: Option<Handoff> },
+    Imported { value: Vec<u8>, socket: Option<Handoff> },
     /// The process that takes over has received this request to cancel.
     CancelRequest { pid: u32, secret: Vec<u8> },
     /// The listening sockets are offered to another process; to worker 0.

@@ -1,14 +1,14 @@
 //! The output of a turn, and the bytes that sockets refused.
 //!
-//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list for each peer) and the
-//! backlogs. Decides nothing: the engine decides whether a peer's sender must pause. All memory is reused, so that in
-//! steady state a turn allocates nothing. Invariant: all output of a peer with a backlog goes through the backlog, so
-//! bytes are never reordered.
+//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list for each connection)
+//! and the backlogs. Decides nothing: the engine decides whether a connection's sender must pause. All memory is
+//! reused, so that in steady state a turn allocates nothing. Invariant: all output of a connection with a backlog goes
+//! through the backlog, so bytes are never reordered.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 
-use weir_base::{Peer, Slab};
+use weir_base::{ConnId, Slab};
 
 use crate::slots::{NONE, Slot};
 use crate::socket::Socket;
@@ -23,8 +23,8 @@ const COPIED: usize = 16 * 1024;
 const KEEP: usize = 256 * 1024;
 /// Spare buffers for the next backlogs.
 const SPARES: usize = 16;
-/// The limit of a peer's backlog; beyond it the peer fails. The most that an engine produces in one turn (a large
-/// table of the console) is far below.
+/// The limit of a connection's backlog; beyond it the connection fails. The most that an engine produces in one turn (a
+/// large table of the console) is far below.
 pub(crate) const BACKLOG_LIMIT: usize = 256 * 1024 * 1024;
 
 /// The source of a segment's bytes.
@@ -44,11 +44,11 @@ struct Segment {
     next: u32,
 }
 
-/// A peer with output in this turn.
+/// A connection with output in this turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touched {
-    /// The peer.
-    pub(crate) peer: Peer,
+    /// The connection.
+    pub(crate) conn: ConnId,
     first: u32,
     last: u32,
 }
@@ -63,19 +63,19 @@ pub(crate) struct Output {
 
 impl Output {
     #[inline]
-    pub(crate) fn forward(&mut self, peer: Peer, slot: &mut Slot, range: Range<usize>) {
-        self.queue(peer, slot, Source::Input, range);
+    pub(crate) fn forward(&mut self, conn: ConnId, slot: &mut Slot, range: Range<usize>) {
+        self.queue(conn, slot, Source::Input, range);
     }
 
     #[inline]
-    pub(crate) fn send(&mut self, peer: Peer, slot: &mut Slot, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, conn: ConnId, slot: &mut Slot, bytes: &[u8]) {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
-        self.queue(peer, slot, Source::Arena, start..self.arena.len());
+        self.queue(conn, slot, Source::Arena, start..self.arena.len());
     }
 
     #[inline]
-    fn queue(&mut self, peer: Peer, slot: &mut Slot, source: Source, range: Range<usize>) {
+    fn queue(&mut self, conn: ConnId, slot: &mut Slot, source: Source, range: Range<usize>) {
         let (Ok(start), Ok(end)) = (u32::try_from(range.start), u32::try_from(range.end)) else {
             unreachable!("a turn's input and output stay below 4 GiB");
         };
@@ -85,7 +85,7 @@ impl Output {
         let index = self.segments.len() as u32;
         if slot.touched == NONE {
             slot.touched = self.touched.len() as u32;
-            self.touched.push(Touched { peer, first: index, last: index });
+            self.touched.push(Touched { conn, first: index, last: index });
         } else {
             let touched = &mut self.touched[slot.touched as usize];
             let last = &mut self.segments[touched.last as usize];
@@ -99,7 +99,7 @@ impl Output {
         self.segments.push(Segment { source, start, end, next: NONE });
     }
 
-    /// The `i`th peer with output.
+    /// The `i`th connection with output.
     #[inline]
     pub(crate) fn touched(&self, i: usize) -> Option<Touched> {
         self.touched.get(i).copied()
@@ -116,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Writes a peer's output directly to its socket.
+    /// Writes a connection's output directly to its socket.
     #[inline]
     pub(crate) fn write<'a>(&'a self, touched: Touched, input: &'a [u8], socket: &mut Socket) -> io::Result<Rest<'a>> {
         let mut rest = Rest { output: self, input, next: touched.first, skip: 0 };
@@ -130,13 +130,13 @@ impl Output {
         Ok(rest)
     }
 
-    /// All output of a peer, before anything is written.
+    /// All output of a connection, before anything is written.
     pub(crate) fn unwritten<'a>(&'a self, touched: Touched, input: &'a [u8]) -> Rest<'a> {
         Rest { output: self, input, next: touched.first, skip: 0 }
     }
 }
 
-/// The unwritten part of a peer's output.
+/// The unwritten part of a connection's output.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a> {
     output: &'a Output,
@@ -274,7 +274,7 @@ pub(crate) enum Offer {
 }
 
 impl Backlogs {
-    /// Appends bytes to the backlog of the peer in `slot`. `false` if that exceeds the limit.
+    /// Appends bytes to the backlog of the connection in `slot`. `false` if that exceeds the limit.
     pub(crate) fn keep<'a>(&mut self, slot: &mut Slot, pieces: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         if slot.backlog == NONE {
             let bytes = self.spares.pop().unwrap_or_default();
@@ -290,7 +290,7 @@ impl Backlogs {
         backlog.bytes.len() - backlog.taken <= BACKLOG_LIMIT
     }
 
-    /// Puts bytes before the backlog of the peer in `slot`. `false` if that exceeds the limit.
+    /// Puts bytes before the backlog of the connection in `slot`. `false` if that exceeds the limit.
     pub(crate) fn keep_first(&mut self, slot: &mut Slot, bytes: &[u8]) -> bool {
         if let Some(backlog) = self.all.get_mut(slot.backlog) {
             backlog.bytes.splice(..backlog.taken, bytes.iter().copied());
@@ -300,7 +300,7 @@ impl Backlogs {
         self.keep(slot, std::iter::once(bytes))
     }
 
-    /// How many bytes of the peer in `slot` wait.
+    /// How many bytes of the connection in `slot` wait.
     pub(crate) fn length(&self, slot: &Slot) -> usize {
         self.all.get(slot.backlog).map_or(0, |backlog| backlog.bytes.len() - backlog.taken)
     }
@@ -335,16 +335,16 @@ mod tests {
 
     use super::*;
 
-    /// A turn's output for one peer: every other piece of `input` of this many bytes, and bytes of our own between
-    /// them.
+    /// A turn's output for one connection: every other piece of `input` of this many bytes, and bytes of our own
+    /// between them.
     fn output(input: &[u8], piece: usize) -> (Output, Vec<u8>) {
         let (mut output, mut whole) = (Output::default(), Vec::new());
-        let mut peers = crate::slots::Peers::new();
-        let peer = peers.insert(None, crate::slots::Stage::Open);
-        let slot = peers.get(peer).expect("it was put in");
+        let mut conns = crate::slots::ConnSlots::new();
+        let conn = conns.insert(None, crate::slots::Stage::Open);
+        let slot = conns.get(conn).expect("it was put in");
         for start in (0..input.len() - piece).step_by(2 * piece) {
-            output.send(peer, slot, b"own");
-            output.forward(peer, slot, start..start + piece);
+            output.send(conn, slot, b"own");
+            output.forward(conn, slot, start..start + piece);
             whole.extend_from_slice(b"own");
             whole.extend_from_slice(&input[start..start + piece]);
         }
@@ -360,7 +360,7 @@ mod tests {
             near.set_nonblocking(true).expect("it can");
             let mut socket = Socket::Unix(mio::net::UnixStream::from_std(near));
             let mut received = Vec::new();
-            let mut rest = output.unwritten(output.touched(0).expect("a peer has output"), &input);
+            let mut rest = output.unwritten(output.touched(0).expect("a connection has output"), &input);
             while !rest.is_empty() {
                 rest.gather(&mut socket).expect("it is open");
                 let mut some = [0; 4096];

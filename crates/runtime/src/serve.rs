@@ -16,15 +16,15 @@ use weir_uring::Ring;
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::freed;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{Change, Record, Reload};
+use crate::helpers::{ChangeConfig, Record, Reload};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
-use crate::start::{Plan, Running, start};
+use crate::start::{Running, RuntimeOptions, start};
 use crate::start_error::StartError;
 use crate::supervisor;
-use crate::takeover::{Predecessor, upgrade_socket};
 use crate::tls::TlsFiles;
+use crate::upgrade::{OldProcess, upgrade_socket};
 
 /// The reply to SHOW VERSION. It begins with the version of the PgBouncer that Weir replaces, since monitoring parses
 /// it.
@@ -34,13 +34,13 @@ pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VER
 pub type Ready = Box<dyn FnOnce(&mut Running) -> Result<Box<dyn Any>, StartError>>;
 
 /// The input for serving a configuration.
-pub struct Options {
+pub struct ServeOptions {
     /// The first configuration.
     pub config: Arc<Config>,
     /// Reads the configuration again; called on a helper thread when the engine requests it.
     pub reload: Reload,
     /// Changes the configuration; called on a helper thread when the control plane requests it.
-    pub change: Option<Change>,
+    pub change: Option<ChangeConfig>,
     /// Adds a configuration to the history; called on a helper thread when workers are about to adopt it.
     pub record: Option<Record>,
     /// The target of the log.
@@ -50,7 +50,7 @@ pub struct Options {
     /// Listening sockets opened by another process.
     pub inherited: Inherited,
     /// The process that this one takes over from.
-    pub predecessor: Option<Predecessor>,
+    pub old_process: Option<OldProcess>,
     /// Called once everything is bound and runs.
     pub ready: Ready,
     /// Called when clients may connect.
@@ -59,7 +59,7 @@ pub struct Options {
 
 /// Serves a configuration until it is stopped; blocks, and returns the exit status. After an error nothing is left
 /// running.
-pub fn serve(options: Options) -> Result<i32, StartError> {
+pub fn serve(options: ServeOptions) -> Result<i32, StartError> {
     freed::start().map_err(|error| StartError::new(format!("no thread can be started: {error}")))?;
     let ready = options.ready;
     let reload = options.reload;
@@ -74,12 +74,12 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         log: options.log,
         signals: options.signals,
         inherited: options.inherited,
-        predecessor: options.predecessor,
+        old_process: options.old_process,
         upgrade_socket: Some(upgrade_socket(&options.config.listen, options.config.process.user.as_deref())),
     };
     let mut running = start_with(options.config, reload, (options.change, options.record), process)?;
     let beside = ready(&mut running)?;
-    if running.take_over()? {
+    if running.import_from_old_process()? {
         // Before it is ready: a supervisor that hears of that asks no process that ends.
         supervisor::main_process(std::process::id());
     }
@@ -101,7 +101,7 @@ pub fn start_engines(
     log: LogTarget,
     signals: Signals,
 ) -> Result<Running, StartError> {
-    let process = Process { log, signals, inherited: Inherited::default(), predecessor: None, upgrade_socket: None };
+    let process = Process { log, signals, inherited: Inherited::default(), old_process: None, upgrade_socket: None };
     start_with(config, reload, (None, None), process)
 }
 
@@ -110,17 +110,17 @@ struct Process {
     log: LogTarget,
     signals: Signals,
     inherited: Inherited,
-    predecessor: Option<Predecessor>,
+    old_process: Option<OldProcess>,
     upgrade_socket: Option<PathBuf>,
 }
 
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
-    (change, record): (Option<Change>, Option<Record>),
+    (change, record): (Option<ChangeConfig>, Option<Record>),
     process: Process,
 ) -> Result<Running, StartError> {
-    let Process { log, signals, inherited, predecessor, upgrade_socket } = process;
+    let Process { log, signals, inherited, old_process, upgrade_socket } = process;
     raise_descriptors();
     let config = fitted(config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
@@ -132,9 +132,9 @@ fn start_with(
         Ok(config)
     };
     let fits = fit.clone();
-    let change = change.map(|change| -> Change { Arc::new(move |edit, _| change(edit, &fits)) });
+    let change = change.map(|change| -> ChangeConfig { Arc::new(move |edit, _| change(edit, &fits)) });
     let reload = move |reread| fit(reload(reread)?);
-    let plan = Plan {
+    let plan = RuntimeOptions {
         listen: config.listen.clone(),
         workers: config.workers,
         io: config.io,
@@ -146,7 +146,7 @@ fn start_with(
         logging: config.log.clone(),
         dns: config.dns.clone(),
         inherited,
-        predecessor,
+        old_process,
         upgrade_socket,
         greeting: greeting(&config),
         warnings: config.warnings.clone(),

@@ -9,8 +9,8 @@ use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Mailboxes, WorkerMessage};
 use crate::rounds::Rounds;
-use crate::takeover::{Giver, Inflow};
 use crate::tls::TlsContexts;
+use crate::upgrade::{ExportSender, OldProcessLink};
 
 /// A worker's handle of the process; cheap to clone.
 #[derive(Clone)]
@@ -26,9 +26,9 @@ pub(crate) struct Shared {
     pub(crate) control_queue: ControlQueue,
     pub(crate) tls_contexts: Arc<TlsContexts>,
     /// The sender to the thread that gives clients and servers to a process that takes over.
-    pub(crate) giver: Giver,
+    pub(crate) exports: ExportSender,
     /// The process that this one takes over from.
-    pub(crate) inflow: Inflow,
+    pub(crate) old_process_link: OldProcessLink,
 }
 
 impl Shared {
@@ -48,13 +48,13 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct Ending {
     status: Arc<OnceLock<i32>>,
-    vacated: Arc<AtomicBool>,
+    shared_servers_ended: Arc<AtomicBool>,
     mailboxes: Mailboxes,
 }
 
 impl Ending {
     pub(crate) fn new(mailboxes: Mailboxes) -> Self {
-        Ending { status: Arc::default(), vacated: Arc::default(), mailboxes }
+        Ending { status: Arc::default(), shared_servers_ended: Arc::default(), mailboxes }
     }
 
     pub(crate) fn end(&self, status: i32) {
@@ -64,8 +64,8 @@ impl Ending {
     }
 
     /// The servers of pools that nodes share have ended all their connections; set before the end.
-    pub(crate) fn vacated(&self) -> &Arc<AtomicBool> {
-        &self.vacated
+    pub(crate) fn shared_servers_ended(&self) -> &Arc<AtomicBool> {
+        &self.shared_servers_ended
     }
 
     /// The exit status, if the process is ending.

@@ -1,18 +1,18 @@
-//! The table of a worker's peers: the runtime's state of each socket, in a few bytes.
+//! The table of a worker's connections: the runtime's state of each socket, in a few bytes.
 //!
-//! Owns the handles: a slot's generation grows with each use, so that a late event or call for a closed peer finds no
-//! slot. Slots are in chunks that never move and are reused last-in first-out; an idle peer has no buffer. Knows
-//! nothing of the content of connections.
+//! Owns the handles: a slot's generation grows with each use, so that a late event or call for a closed connection
+//! finds no slot. Slots are in chunks that never move and are reused last-in first-out; an idle connection has no
+//! buffer. Knows nothing of the content of connections.
 
 use mio::Token;
 
-use weir_base::Peer;
+use weir_base::ConnId;
 
 use crate::socket::Socket;
 
 /// Slots of a chunk; a power of two.
 const CHUNK: usize = 256;
-/// Generations stay below this, so that a token's highest bit marks tokens that are not peers'.
+/// Generations stay below this, so that a token's highest bit marks tokens that are not connections'.
 const GENERATIONS: u32 = 1 << 31;
 /// The index that stands for none.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -21,7 +21,7 @@ const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generatio
 // In debug builds mio stores more with each socket, to check its use.
 const _: () = assert!(cfg!(debug_assertions) || size_of::<Slot>() <= 32, "a slot is what every idle client costs");
 
-/// The state of a peer.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Free for another use.
@@ -30,11 +30,11 @@ pub(crate) enum Stage {
     Connecting,
     /// Connected.
     Open,
-    /// The peer detaches as soon as its backlog is empty.
+    /// The connection detaches as soon as its backlog is empty.
     Detaching,
     /// Detached from the loop, ready to move to another worker.
     Detached,
-    /// Closed; the peer's output is still sent, and its input dropped.
+    /// Closed; the connection's output is still sent, and its input dropped.
     Lingering,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Ready {
     Bytes,
     /// The other end has shut down: the socket is read to the end.
     Ending,
-    /// A write failed: the socket is read as long as there are bytes, then the peer is closed.
+    /// A write failed: the socket is read as long as there are bytes, then the connection is closed.
     Broken,
 }
 
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-/// How a peer's bytes are received.
+/// How a connection's bytes are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     /// epoll reports bytes, which are read from the socket.
@@ -94,7 +94,7 @@ pub(crate) enum Reader {
     Paced,
 }
 
-/// Output of a peer in the worker's ring.
+/// Output of a connection in the worker's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outgoing {
     /// No output.
@@ -105,16 +105,16 @@ pub(crate) enum Outgoing {
     InFlight,
 }
 
-/// One peer.
+/// One connection.
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// The socket; none during the look-up of a name.
     pub(crate) socket: Option<Socket>,
-    /// Index of the peer's backlog, or [`NONE`]. In a vacant slot: the next vacant one.
+    /// Index of the connection's backlog, or [`NONE`]. In a vacant slot: the next vacant one.
     pub(crate) backlog: u32,
-    /// Index into the turn's list of peers with output, or [`NONE`].
+    /// Index into the turn's list of connections with output, or [`NONE`].
     pub(crate) touched: u32,
-    /// Index of the peer's TLS state, or [`NONE`].
+    /// Index of the connection's TLS state, or [`NONE`].
     pub(crate) tls: u32,
     generation: u32,
     pub(crate) stage: Stage,
@@ -122,9 +122,9 @@ pub(crate) struct Slot {
     pub(crate) watch: Watch,
     /// Whether the engine has paused reading.
     pub(crate) paused: bool,
-    /// Whether the peer is in the run queue.
+    /// Whether the connection is in the run queue.
     pub(crate) queued: bool,
-    /// Whether bytes are stored that were received while the peer was paused.
+    /// Whether bytes are stored that were received while the connection was paused.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
     pub(crate) outgoing: Outgoing,
@@ -149,13 +149,13 @@ impl Slot {
         }
     }
 
-    /// Whether the peer has output of this turn.
+    /// Whether the connection has output of this turn.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         self.touched != NONE
     }
 
-    /// Whether the peer has output that is not sent yet: then it can't be closed or detached.
+    /// Whether the connection has output that is not sent yet: then it can't be closed or detached.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
         self.backlog != NONE || self.outgoing != Outgoing::Nothing
@@ -174,33 +174,33 @@ impl Slot {
     }
 }
 
-/// The state of a removed peer.
+/// The state of a removed connection.
 #[derive(Debug)]
 pub(crate) struct Removed {
     pub(crate) socket: Option<Socket>,
-    /// Index of the peer's backlog, or [`NONE`].
+    /// Index of the connection's backlog, or [`NONE`].
     pub(crate) backlog: u32,
-    /// Index of the peer's TLS state, or [`NONE`].
+    /// Index of the connection's TLS state, or [`NONE`].
     pub(crate) tls: u32,
-    /// Whether bytes of the peer are stored.
+    /// Whether bytes of the connection are stored.
     pub(crate) held: bool,
     pub(crate) reader: Reader,
 }
 
-/// All peers of a worker.
+/// All connections of a worker.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct ConnSlots {
     chunks: Vec<Box<[Slot; CHUNK]>>,
     free: u32,
 }
 
-impl Peers {
+impl ConnSlots {
     pub(crate) fn new() -> Self {
-        Peers { chunks: Vec::new(), free: NONE }
+        ConnSlots { chunks: Vec::new(), free: NONE }
     }
 
     /// Allocates a slot.
-    pub(crate) fn insert(&mut self, socket: Option<Socket>, stage: Stage) -> Peer {
+    pub(crate) fn insert(&mut self, socket: Option<Socket>, stage: Stage) -> ConnId {
         if self.free == NONE {
             self.grow();
         }
@@ -210,48 +210,48 @@ impl Peers {
         let next = slot.backlog;
         *slot = Slot { socket, generation, stage, ..Slot::vacant(NONE) };
         self.free = next;
-        Peer::new(index, generation)
+        ConnId::new(index, generation)
     }
 
-    /// The slot of `peer` in any stage, unless it is vacant.
+    /// The slot of `conn` in any stage, unless it is vacant.
     #[inline]
-    pub(crate) fn get(&mut self, peer: Peer) -> Option<&mut Slot> {
-        let slot = self.cell(peer.slot)?;
-        (slot.generation == peer.generation && slot.stage != Stage::Vacant).then_some(slot)
+    pub(crate) fn get(&mut self, conn: ConnId) -> Option<&mut Slot> {
+        let slot = self.cell(conn.slot)?;
+        (slot.generation == conn.generation && slot.stage != Stage::Vacant).then_some(slot)
     }
 
-    /// The slot of `peer` if the engine may still name it.
+    /// The slot of `conn` if the engine may still name it.
     #[inline]
-    pub(crate) fn live(&mut self, peer: Peer) -> Option<&mut Slot> {
-        self.get(peer).filter(|slot| slot.stage != Stage::Lingering)
+    pub(crate) fn live(&mut self, conn: ConnId) -> Option<&mut Slot> {
+        self.get(conn).filter(|slot| slot.stage != Stage::Lingering)
     }
 
-    /// Whether the engine has closed `peer`, and its socket is open.
-    pub(crate) fn is_lingering(&self, peer: Peer) -> bool {
-        self.peek(peer).is_some_and(|slot| slot.stage == Stage::Lingering)
+    /// Whether the engine has closed `conn`, and its socket is open.
+    pub(crate) fn is_lingering(&self, conn: ConnId) -> bool {
+        self.peek(conn).is_some_and(|slot| slot.stage == Stage::Lingering)
     }
 
-    /// The socket of `peer`.
-    pub(crate) fn socket(&self, peer: Peer) -> Option<&Socket> {
-        self.peek(peer)?.socket.as_ref()
+    /// The socket of `conn`.
+    pub(crate) fn socket(&self, conn: ConnId) -> Option<&Socket> {
+        self.peek(conn)?.socket.as_ref()
     }
 
-    fn peek(&self, peer: Peer) -> Option<&Slot> {
-        let index = peer.slot as usize;
+    fn peek(&self, conn: ConnId) -> Option<&Slot> {
+        let index = conn.slot as usize;
         let slot = self.chunks.get(index / CHUNK).map(|chunk| &chunk[index % CHUNK]);
-        slot.filter(|slot| slot.generation == peer.generation && slot.stage != Stage::Vacant)
+        slot.filter(|slot| slot.generation == conn.generation && slot.stage != Stage::Vacant)
     }
 
     /// Frees a slot; returns its state.
-    pub(crate) fn remove(&mut self, peer: Peer) -> Option<Removed> {
+    pub(crate) fn remove(&mut self, conn: ConnId) -> Option<Removed> {
         let free = self.free;
-        let slot = self.get(peer)?;
+        let slot = self.get(conn)?;
         let socket = slot.socket.take();
         let (backlog, tls, held, reader) = (slot.backlog, slot.tls, slot.held, slot.reader);
         slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.stage = Stage::Vacant;
         slot.backlog = free;
-        self.free = peer.slot;
+        self.free = conn.slot;
         Some(Removed { socket, backlog, tls, held, reader })
     }
 
@@ -274,17 +274,17 @@ impl Peers {
 /// The token of a worker's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// The token under which `peer` is registered.
+/// The token under which `conn` is registered.
 #[inline]
-pub(crate) fn token(peer: Peer) -> Token {
-    Token(((peer.generation as usize) << 32) | peer.slot as usize)
+pub(crate) fn token(conn: ConnId) -> Token {
+    Token(((conn.generation as usize) << 32) | conn.slot as usize)
 }
 
-/// The peer behind a token; tokens with the highest bit set name none.
+/// The connection behind a token; tokens with the highest bit set name none.
 #[inline]
-pub(crate) fn peer_of(token: Token) -> Option<Peer> {
+pub(crate) fn conn_of(token: Token) -> Option<ConnId> {
     let generation = (token.0 >> 32) as u32;
-    (generation < GENERATIONS).then_some(Peer::new(token.0 as u32, generation))
+    (generation < GENERATIONS).then_some(ConnId::new(token.0 as u32, generation))
 }
 
 #[cfg(test)]
@@ -293,40 +293,40 @@ mod tests {
 
     #[test]
     fn a_handle_of_an_earlier_use_finds_nothing() {
-        let mut peers = Peers::new();
-        let first = peers.insert(None, Stage::Open);
-        assert!(peers.get(first).is_some());
-        peers.remove(first).unwrap();
-        assert!(peers.get(first).is_none());
-        let second = peers.insert(None, Stage::Open);
+        let mut conns = ConnSlots::new();
+        let first = conns.insert(None, Stage::Open);
+        assert!(conns.get(first).is_some());
+        conns.remove(first).unwrap();
+        assert!(conns.get(first).is_none());
+        let second = conns.insert(None, Stage::Open);
         assert_eq!(second.slot, first.slot);
         assert_ne!(second, first);
-        assert!(peers.get(first).is_none() && peers.remove(first).is_none());
-        assert!(peers.get(second).is_some());
+        assert!(conns.get(first).is_none() && conns.remove(first).is_none());
+        assert!(conns.get(second).is_some());
     }
 
     #[test]
     fn slots_are_dense_and_survive_growth() {
-        let mut peers = Peers::new();
-        let handles: Vec<Peer> = (0..3 * CHUNK).map(|_| peers.insert(None, Stage::Open)).collect();
+        let mut conns = ConnSlots::new();
+        let handles: Vec<ConnId> = (0..3 * CHUNK).map(|_| conns.insert(None, Stage::Open)).collect();
         assert!(handles.iter().enumerate().all(|(i, p)| p.slot as usize == i));
-        assert!(handles.iter().all(|p| peers.get(*p).is_some()));
-        assert!(peers.get(Peer::NONE).is_none());
+        assert!(handles.iter().all(|p| conns.get(*p).is_some()));
+        assert!(conns.get(ConnId::NONE).is_none());
     }
 
     #[test]
     fn a_closed_peer_is_out_of_the_engines_reach() {
-        let mut peers = Peers::new();
-        let peer = peers.insert(None, Stage::Open);
-        peers.get(peer).unwrap().stage = Stage::Lingering;
-        assert!(peers.live(peer).is_none());
-        assert!(peers.get(peer).is_some());
+        let mut conns = ConnSlots::new();
+        let conn = conns.insert(None, Stage::Open);
+        conns.get(conn).unwrap().stage = Stage::Lingering;
+        assert!(conns.live(conn).is_none());
+        assert!(conns.get(conn).is_some());
     }
 
     #[test]
     fn tokens_name_their_peer_or_none() {
-        let peer = Peer::new(77, GENERATIONS - 1);
-        assert_eq!(peer_of(token(peer)), Some(peer));
-        assert_eq!(peer_of(Token(usize::MAX)), None);
+        let conn = ConnId::new(77, GENERATIONS - 1);
+        assert_eq!(conn_of(token(conn)), Some(conn));
+        assert_eq!(conn_of(Token(usize::MAX)), None);
     }
 }

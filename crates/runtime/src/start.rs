@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::control_queue::ControlQueue;
 use crate::descriptors::raise_descriptors;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{Change, Configuring, Helpers, Record, Reload};
+use crate::helpers::{ChangeConfig, Configuring, Helpers, Record, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
@@ -29,15 +29,18 @@ use crate::shared::{Ending, Shared};
 use crate::signals::{CaughtSignals, SignalThread, Signals};
 use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
-use crate::takeover::{Beside, BesideSlot, GiveThread, Giver, Giving, Inflow, Predecessor, UpgradeSocket};
 use crate::tls::TlsFiles;
+use crate::upgrade::{
+    ExportSender, ExportThread, Exporter, OldProcess, OldProcessLink, ParticipantSlot, UpgradeParticipant,
+    UpgradeSocket,
+};
 use crate::worker::Worker;
 
 /// The exit status when a worker panicked.
 const PANICKED: i32 = 101;
 
 /// The runtime's configuration, for any handler.
-pub struct Plan {
+pub struct RuntimeOptions {
     /// The listeners.
     pub listen: Listen,
     /// Worker threads; at least one runs.
@@ -49,7 +52,7 @@ pub struct Plan {
     /// Reads the configuration again; called on a helper thread.
     pub reload: Reload,
     /// Changes the configuration, if that is possible; called on a helper thread.
-    pub change: Option<Change>,
+    pub change: Option<ChangeConfig>,
     /// Adds a configuration to the history, if there is one; called on a helper thread.
     pub record: Option<Record>,
     /// The target of the log.
@@ -59,7 +62,7 @@ pub struct Plan {
     /// Listening sockets opened by another process: used instead of those of `listen`.
     pub inherited: Inherited,
     /// The process that this one takes over from.
-    pub predecessor: Option<Predecessor>,
+    pub old_process: Option<OldProcess>,
     /// Where another process asks to take over from this one; `None`: nowhere.
     pub upgrade_socket: Option<PathBuf>,
     /// How names of servers are looked up, until a configuration is adopted that sets it.
@@ -80,13 +83,13 @@ pub struct Running {
     handle: Handle,
     workers: Vec<JoinHandle<()>>,
     signals: Option<SignalThread>,
-    upgrade: Option<GiveThread>,
+    upgrade: Option<ExportThread>,
     /// The control plane's listening sockets, which go to a process that takes over.
     web: Arc<Mutex<Vec<TcpListener>>>,
     /// The process that this one takes over from, until the take-over.
-    predecessor: Option<Predecessor>,
-    inflow: Inflow,
-    beside: BesideSlot,
+    old_process: Option<OldProcess>,
+    old_process_link: OldProcessLink,
+    participant: ParticipantSlot,
     /// Set when another process has taken over.
     gone: Arc<AtomicBool>,
     file_users: FileUsers,
@@ -128,19 +131,19 @@ impl Handle {
 
 /// Binds all listeners, then starts the workers, each with a handler of its own. After an error nothing is left
 /// running.
-pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
+pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
     raise_descriptors();
     let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
-    let (mut predecessor, gone) = (plan.predecessor, Arc::<AtomicBool>::default());
-    let (file_users, inflow) = (FileUsers::default(), Inflow::default());
-    if predecessor.is_some() {
+    let (mut old_process, gone) = (plan.old_process, Arc::<AtomicBool>::default());
+    let (file_users, old_process_link) = (FileUsers::default(), OldProcessLink::default());
+    if old_process.is_some() {
         // Until everything has arrived: it continues to serve if this process fails.
         file_users.add();
-        inflow.begin();
+        old_process_link.begin();
     }
-    let (inherited, upgrade) = match predecessor.as_mut() {
+    let (inherited, upgrade) = match old_process.as_mut() {
         Some(old) => Inherited::from_process(old.take_listeners(), &file_users)
             .map_err(StartError::because("can't take over the listening sockets"))?,
         None => (plan.inherited, None),
@@ -158,18 +161,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
     plan.warnings.iter().for_each(|text| log.line(Level::Warning, format_args!("{text}")));
     log_places(&listening, &log);
     let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
-    let process_key = predecessor.as_ref().map_or_else(random, Predecessor::process_key);
-    let ids_after = predecessor.as_ref().map(Predecessor::last_id);
-    let (giver, given) = Giver::new();
+    let process_key = old_process.as_ref().map_or_else(random, OldProcess::process_key);
+    let ids_after = old_process.as_ref().map(OldProcess::last_id);
+    let (exports, exported) = ExportSender::new();
     let tls_contexts = plan.tls.0.clone();
     let configuring = Configuring { reload: plan.reload, change: plan.change, record: plan.record, tls: plan.tls };
     let recent = log.recent();
-    let clock = predecessor.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock()));
+    let clock = old_process.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock()));
     let rounds = Rounds::new(inboxes.len());
     let shared = Shared {
         clock,
-        giver,
-        inflow,
+        exports,
+        old_process_link,
         log,
         helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
@@ -190,18 +193,18 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         signals: None,
         upgrade: None,
         web: Arc::default(),
-        inflow: shared.inflow.clone(),
-        beside: BesideSlot::default(),
-        predecessor,
+        old_process_link: shared.old_process_link.clone(),
+        participant: ParticipantSlot::default(),
+        old_process,
         gone,
         file_users,
         plain_log: Some(shared.log.clone()),
         log: Some(log_thread),
     };
     if let Some(socket) = upgrade {
-        let giving = Giving {
+        let exporter = Exporter {
             socket,
-            given,
+            exported,
             mailboxes: mailboxes.clone(),
             log: shared.log.clone(),
             clock: shared.clock,
@@ -210,10 +213,10 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
             web: running.web.clone(),
             gone: running.gone.clone(),
             file_users: running.file_users.clone(),
-            inflow: running.inflow.clone(),
-            beside: running.beside.clone(),
+            old_process_link: running.old_process_link.clone(),
+            participant: running.participant.clone(),
         };
-        running.upgrade = Some(GiveThread::start(giving).map_err(StartError::because("can't start a thread"))?);
+        running.upgrade = Some(ExportThread::start(exporter).map_err(StartError::because("can't start a thread"))?);
     }
     if let Some(kept) = signals {
         let thread = SignalThread::start(kept, mailboxes.clone(), shared.log.clone());
@@ -224,7 +227,7 @@ pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> R
         let inbox = Inbox::new(WorkerId(i as u16), mailboxes.clone(), messages);
         // The first worker gets the listeners.
         let mut port = Port::new(shared.clone(), poll, inbox, listening.take(), keepalive);
-        port.connects.adopt(&plan.dns);
+        port.connects.apply_config(&plan.dns);
         port
     });
     let keys = (process_key, ids_after);
@@ -352,7 +355,7 @@ impl Running {
 
     /// The control plane's listening sockets of the process that this one takes over from.
     pub fn take_web(&mut self) -> Vec<TcpListener> {
-        self.predecessor.as_mut().map(Predecessor::take_web).unwrap_or_default()
+        self.old_process.as_mut().map(OldProcess::take_web).unwrap_or_default()
     }
 
     /// A process that takes over gets these listening sockets, too.
@@ -361,32 +364,32 @@ impl Running {
     }
 
     /// The process that this one takes over from, soon.
-    pub fn predecessor(&self) -> Option<u32> {
-        self.predecessor.as_ref().map(Predecessor::pid)
+    pub fn old_process(&self) -> Option<u32> {
+        self.old_process.as_ref().map(OldProcess::pid)
     }
 
     /// Sets what has a part, beside the workers, in take-overs by this process and from it; `None`: nothing.
-    pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
-        self.beside.set(beside);
+    pub fn set_participant(&self, participant: Option<Arc<dyn UpgradeParticipant>>) {
+        self.participant.set(participant);
     }
 
     /// Returns a function that sends bytes to what runs beside the other process's workers, as long as this process
     /// takes over.
-    pub fn say_to_predecessor(&self) -> impl Fn(&[u8]) + Send + use<> {
-        let inflow = self.inflow.clone();
-        move |said| inflow.say(said)
+    pub fn send_to_old_process(&self) -> impl Fn(&[u8]) + Send + use<> {
+        let old_process_link = self.old_process_link.clone();
+        move |said| old_process_link.say(said)
     }
 
     /// Everything serves: takes over from the other process, if there is one, and returns whether there is.
     ///
     /// # Errors
     /// The other process is gone, or gave up waiting.
-    pub(crate) fn take_over(&mut self) -> Result<bool, StartError> {
-        let (Some(old), Some(log)) = (self.predecessor.take(), self.plain_log.clone()) else { return Ok(false) };
+    pub(crate) fn import_from_old_process(&mut self) -> Result<bool, StartError> {
+        let (Some(old), Some(log)) = (self.old_process.take(), self.plain_log.clone()) else { return Ok(false) };
         let file_users = self.file_users.clone();
         let taken = move || file_users.remove();
-        let (mailboxes, beside) = (self.handle.mailboxes.clone(), self.beside.clone());
-        old.take_over(mailboxes, log, (self.inflow.clone(), beside), taken)
+        let (mailboxes, participant) = (self.handle.mailboxes.clone(), self.participant.clone());
+        old.import_all(mailboxes, log, (self.old_process_link.clone(), participant), taken)
             .map_err(StartError::because("can't take over"))?;
         Ok(true)
     }
@@ -397,8 +400,8 @@ impl Running {
     }
 
     /// Whether the servers of pools that nodes share have ended all their connections; set at the end.
-    pub fn is_vacated(&self) -> Arc<AtomicBool> {
-        self.handle.ending.vacated().clone()
+    pub fn shared_servers_ended(&self) -> Arc<AtomicBool> {
+        self.handle.ending.shared_servers_ended().clone()
     }
 
     /// Waits for the end of the runtime, and returns the exit status.

@@ -1,5 +1,5 @@
-//! What paused peers send waits with them and in the kernel, and arrives once they are read again. In a program of its
-//! own, as it measures the program's memory.
+//! What paused connections send waits with them and in the kernel, and arrives once they are read again. In a program
+//! of its own, as it measures the program's memory.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_engine::port::{Input, Signal};
 
 use common::*;
@@ -30,20 +30,20 @@ fn many_paused_peers_cost_no_memory_of_ours_and_lose_no_byte() {
     let (mut event, expected) = (Some(event), whole.clone());
     let running = serve(|_| {
         let (event, expected) = (event.take().unwrap(), expected.clone());
-        let mut had: HashMap<Peer, usize> = HashMap::new();
+        let mut had: HashMap<ConnId, usize> = HashMap::new();
         script(move |_, input, io| {
             match input {
-                Input::Accepted { peer, .. } => {
-                    had.insert(peer, 0);
-                    io.pause(peer);
+                Input::Accepted { conn, .. } => {
+                    had.insert(conn, 0);
+                    io.pause(conn);
                 }
-                Input::Signal(_) => had.keys().for_each(|peer| io.resume(*peer)),
-                Input::Bytes { peer, bytes } => {
-                    let at = had.get_mut(&peer).unwrap();
+                Input::Signal(_) => had.keys().for_each(|conn| io.resume(*conn)),
+                Input::Bytes { conn, bytes } => {
+                    let at = had.get_mut(&conn).unwrap();
                     assert!(*bytes == expected[*at..*at + bytes.len()], "at byte {at}");
                     *at += bytes.len();
                 }
-                Input::Closed { peer, cause } => event.send((had[&peer], cause)).unwrap(),
+                Input::Closed { conn, cause } => event.send((had[&conn], cause)).unwrap(),
                 _ => {}
             }
             Time::NEVER

@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use weir_base::{Span, Time};
 use weir_config::SocketIo;
 use weir_engine::port::Input;
-use weir_runtime::{Handler, Plan, Running, WorkerSetup, start};
+use weir_runtime::{Handler, Running, RuntimeOptions, WorkerSetup, start};
 use weir_uring::{Ring, RingError, RingSize};
 
 use common::*;
@@ -68,7 +68,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 }
 
 fn serve_short<B: Handler>(handler: impl FnMut(WorkerSetup) -> B) -> Running {
-    start(Plan { io: SocketIo::IoUring, ring: make_ring, ..plan(1) }, handler).unwrap()
+    start(RuntimeOptions { io: SocketIo::IoUring, ring: make_ring, ..plan(1) }, handler).unwrap()
 }
 
 fn open_files() -> usize {
@@ -85,12 +85,12 @@ fn reset(stream: TcpStream) {
 fn answering(events: std::sync::mpsc::Sender<String>) -> impl Handler {
     script(move |_, input, io| {
         let _ = events.send(event(&input));
-        if let Input::Bytes { peer, bytes } = input {
+        if let Input::Bytes { conn, bytes } = input {
             if bytes.first() == Some(&b'Q') {
                 TAKES.store(NOTHING, Relaxed);
             }
-            io.send(peer, b"answer to ");
-            io.forward(peer, 1..bytes.len());
+            io.send(conn, b"answer to ");
+            io.forward(conn, 1..bytes.len());
         }
         Time::NEVER
     })
@@ -148,20 +148,20 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
             match input {
                 // The first ones are closed some rounds after they were accepted, when their receives have been
                 // requested.
-                Input::Accepted { peer, .. } if arrived.len() < COUNT => {
+                Input::Accepted { conn, .. } if arrived.len() < COUNT => {
                     TAKES.store(NOTHING, Relaxed);
-                    arrived.push(peer);
+                    arrived.push(conn);
                     due = if arrived.len() == COUNT { now + Span::from_millis(50) } else { Time::NEVER };
                 }
                 Input::Tick if now >= due => {
                     due = Time::NEVER;
-                    arrived.iter().for_each(|peer| io.close(*peer));
+                    arrived.iter().for_each(|conn| io.close(*conn));
                     events.send("closed").unwrap();
                 }
                 Input::Accepted { .. } => events.send("accepted").unwrap(),
-                Input::Bytes { peer, bytes } => {
-                    io.send(peer, b"answer to ");
-                    io.forward(peer, 0..bytes.len());
+                Input::Bytes { conn, bytes } => {
+                    io.send(conn, b"answer to ");
+                    io.forward(conn, 0..bytes.len());
                 }
                 _ => {}
             }
@@ -191,7 +191,7 @@ fn an_unsubmitted_receive_takes_no_bytes_from_the_next_owner_of_its_descriptor()
 }
 
 #[test]
-fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_closed_peers() {
+fn while_the_kernel_takes_nothing_a_worker_neither_spins_nor_keeps_closed_connections() {
     let Some(_alone) = alone() else { return };
     let (events, received) = channel();
     let mut events = Some(events);

@@ -201,7 +201,7 @@ mod tests {
     use std::ops::Range;
 
     use proptest::prelude::*;
-    use weir_pgwire::{Column, ColumnType, ErrorFields, put_back};
+    use weir_pgwire::{ErrorFields, ResultColumn, ResultColumnType, put_back};
 
     use super::*;
     use crate::CancelKey;
@@ -236,7 +236,8 @@ mod tests {
         let mut bytes = Vec::new();
         put_back::parse_complete(&mut bytes);
         put_back::bind_complete(&mut bytes);
-        let columns: Vec<Column<'_>> = (0..count).map(|_| Column { name: "c", kind: ColumnType::Text }).collect();
+        let columns: Vec<ResultColumn<'_>> =
+            (0..count).map(|_| ResultColumn { name: "c", kind: ResultColumnType::Text }).collect();
         put_back::row_description(&mut bytes, &columns);
         bytes
     }

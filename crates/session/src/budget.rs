@@ -2,11 +2,11 @@
 //!
 //! Three limits, each an [`Account`] or a sum: the process (`statement_memory`), a pool (`pool_statement_memory`), and
 //! a client (`client_statement_memory`, which `naming` compares with what the client holds). Accounts belong to one
-//! worker; accounts of several workers for the same thing draw from one [`Pot`], in pieces, so that they share nothing
-//! on the way of a query.
+//! worker; accounts of several workers for the same thing draw from one [`SharedBudget`], in pieces, so that they share
+//! nothing on the way of a query.
 //!
-//! Invariant: an account's `used` is the sum of its charges, its `drawn` is never less, and a pot's `drawn` is the sum
-//! of its accounts'.
+//! Invariant: an account's `used` is the sum of its charges, its `drawn` is never less, and a shared budget's `drawn`
+//! is the sum of its accounts'.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,18 +26,18 @@ pub(crate) enum NoRoom {
 
 /// What all workers together hold under one limit.
 #[derive(Debug, Default)]
-pub(crate) struct Pot {
+pub(crate) struct SharedBudget {
     drawn: AtomicU64,
 }
 
-/// The pots of pools, by database and user.
-type Pots = HashMap<(Box<str>, Box<str>), Weak<Pot>>;
+/// The budgets of pools, by database and user.
+type SharedBudgets = HashMap<(Box<str>, Box<str>), Weak<SharedBudget>>;
 
 /// The statement memory of a process. All its workers have a clone of one.
 #[derive(Clone, Debug, Default)]
 pub struct StatementMemory {
-    process: Arc<Pot>,
-    pools: Arc<Mutex<Pots>>,
+    process: Arc<SharedBudget>,
+    pools: Arc<Mutex<SharedBudgets>>,
 }
 
 /// What one worker holds under one limit.
@@ -46,7 +46,7 @@ pub(crate) struct Account {
     used: AtomicU64,
     drawn: AtomicU64,
     limit: AtomicU64,
-    pot: Arc<Pot>,
+    shared: Arc<SharedBudget>,
     /// The worker's account, in a pool's: what a pool holds, its worker holds.
     worker: Option<Arc<Account>>,
 }
@@ -70,19 +70,19 @@ impl StatementMemory {
     pub(crate) fn pool(&self, name: (&str, &str), limit: u64, worker: &Arc<Account>) -> Arc<Account> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.0.into(), name.1.into());
-        let pot = pools.get(&key).and_then(Weak::upgrade).unwrap_or_default();
+        let shared = pools.get(&key).and_then(Weak::upgrade).unwrap_or_default();
         if pools.len() >= 64 && pools.len() == pools.capacity() {
-            pools.retain(|_, pot| pot.strong_count() > 0);
+            pools.retain(|_, shared| shared.strong_count() > 0);
         }
-        pools.insert(key, Arc::downgrade(&pot));
-        Arc::new(Account::new(pot, limit, Some(worker.clone())))
+        pools.insert(key, Arc::downgrade(&shared));
+        Arc::new(Account::new(shared, limit, Some(worker.clone())))
     }
 }
 
 impl Account {
-    fn new(pot: Arc<Pot>, limit: u64, worker: Option<Arc<Account>>) -> Account {
+    fn new(shared: Arc<SharedBudget>, limit: u64, worker: Option<Arc<Account>>) -> Account {
         let (used, drawn) = (AtomicU64::new(0), AtomicU64::new(0));
-        Account { used, drawn, limit: AtomicU64::new(limit), pot, worker }
+        Account { used, drawn, limit: AtomicU64::new(limit), shared, worker }
     }
 
     pub(crate) fn set_limit(&self, limit: u64) {
@@ -96,7 +96,7 @@ impl Account {
 
     /// Bytes that this worker may still take, here and in the worker's account.
     pub(crate) fn left(&self) -> u64 {
-        let left = self.limit.load(Relaxed).saturating_sub(self.pot.drawn.load(Relaxed));
+        let left = self.limit.load(Relaxed).saturating_sub(self.shared.drawn.load(Relaxed));
         let left = left + self.drawn.load(Relaxed).saturating_sub(self.used());
         self.worker.as_ref().map_or(left, |worker| left.min(worker.left()))
     }
@@ -114,7 +114,7 @@ impl Account {
     fn take_anyway(&self, bytes: u64) {
         if self.take(bytes).is_err() {
             let missing = (self.used() + bytes).saturating_sub(self.drawn.load(Relaxed));
-            self.pot.drawn.fetch_add(missing, Relaxed);
+            self.shared.drawn.fetch_add(missing, Relaxed);
             self.drawn.fetch_add(missing, Relaxed);
             self.used.fetch_add(bytes, Relaxed);
         }
@@ -125,14 +125,14 @@ impl Account {
         let (spare, piece) = (self.drawn.load(Relaxed) - used, self.piece());
         if spare > 2 * piece {
             self.drawn.fetch_sub(spare - piece, Relaxed);
-            self.pot.drawn.fetch_sub(spare - piece, Relaxed);
+            self.shared.drawn.fetch_sub(spare - piece, Relaxed);
         }
     }
 
     fn draw(&self, bytes: u64) -> bool {
         let limit = self.limit.load(Relaxed);
         let more = |drawn: u64| drawn.checked_add(bytes).filter(|drawn| *drawn <= limit);
-        let drawn = self.pot.drawn.fetch_update(Relaxed, Relaxed, more).is_ok();
+        let drawn = self.shared.drawn.fetch_update(Relaxed, Relaxed, more).is_ok();
         if drawn {
             self.drawn.fetch_add(bytes, Relaxed);
         }
@@ -147,7 +147,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.pot.drawn.fetch_sub(self.drawn.load(Relaxed), Relaxed);
+        self.shared.drawn.fetch_sub(self.drawn.load(Relaxed), Relaxed);
     }
 }
 

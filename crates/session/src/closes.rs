@@ -13,15 +13,15 @@ use crate::statements::{Key, KeyHasher};
 pub(crate) struct Closes {
     /// The segment of each Close, and its statement; none where nothing is remembered of the statement.
     queue: VecDeque<(u32, Option<Key>)>,
-    by_key: Tallies,
+    by_key: KeyCounts,
 }
 
 /// Counts requests by statement, those of the newest segment apart.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies(HashMap<Key, Tally, BuildHasherDefault<KeyHasher>>);
+pub(crate) struct KeyCounts(HashMap<Key, KeyCount, BuildHasherDefault<KeyHasher>>);
 
 #[derive(Debug)]
-struct Tally {
+struct KeyCount {
     all: usize,
     segment: u32,
     in_segment: usize,
@@ -49,30 +49,30 @@ impl Closes {
     }
 }
 
-impl Tallies {
+impl KeyCounts {
     pub(crate) fn add(&mut self, key: Key, segment: u32) {
-        let tally = self.0.entry(key).or_insert(Tally { all: 0, segment, in_segment: 0 });
-        if tally.segment != segment {
-            (tally.segment, tally.in_segment) = (segment, 0);
+        let count = self.0.entry(key).or_insert(KeyCount { all: 0, segment, in_segment: 0 });
+        if count.segment != segment {
+            (count.segment, count.in_segment) = (segment, 0);
         }
-        tally.all += 1;
-        tally.in_segment += 1;
+        count.all += 1;
+        count.in_segment += 1;
     }
 
     /// The oldest request about the statement is over, which was of this segment.
     pub(crate) fn remove(&mut self, key: Key, segment: u32) {
-        let Some(tally) = self.0.get_mut(&key) else { return };
-        tally.all -= 1;
-        tally.in_segment -= usize::from(tally.segment == segment);
-        if tally.all == 0 {
+        let Some(count) = self.0.get_mut(&key) else { return };
+        count.all -= 1;
+        count.in_segment -= usize::from(count.segment == segment);
+        if count.all == 0 {
             self.0.remove(&key);
         }
     }
 
     /// Whether there is a request of another segment than this.
     pub(crate) fn has_other(&self, key: Key, segment: u32) -> bool {
-        let tally = if self.0.is_empty() { None } else { self.0.get(&key) };
-        tally.is_some_and(|tally| tally.segment != segment || tally.all > tally.in_segment)
+        let count = if self.0.is_empty() { None } else { self.0.get(&key) };
+        count.is_some_and(|count| count.segment != segment || count.all > count.in_segment)
     }
 }
 

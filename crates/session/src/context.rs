@@ -29,7 +29,7 @@ pub struct Context<'a> {
     /// A buffer to compose messages in; its content means nothing between calls.
     pub scratch: &'a mut Vec<u8>,
     /// What happened, to be added to the pool's statistics.
-    pub counts: &'a mut StatementCounts,
+    pub counts: &'a mut StatementMessageCounts,
     /// The most statements of ours on a server.
     pub max_prepared: usize,
     /// What is done with clients' statements when `max_prepared` is set to 0.
@@ -91,7 +91,7 @@ pub struct StatePolicy {
 
 /// How many messages about statements a feeding passed on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct StatementCounts {
+pub struct StatementMessageCounts {
     /// Parse messages of clients.
     pub client_parses: u64,
     /// Parse messages sent to servers.

@@ -37,7 +37,7 @@ impl Described {
 
 /// A Describe under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingDescribe {
     pub(crate) about: Described,
     /// The Describe is our own: its client does not get the answer.
     pub(crate) own: bool,
@@ -58,7 +58,7 @@ enum Bound {
 /// The descriptions under way on one server.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions {
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingDescribe>,
     /// How many Describe messages under way are our own.
     own: u32,
     reader: Option<DescriptionReader>,
@@ -75,7 +75,7 @@ impl Descriptions {
     /// A Describe is being sent.
     pub(crate) fn ask(&mut self, about: Described, own: bool) {
         self.own += u32::from(own);
-        self.asked.push_back(Asked { about, own });
+        self.asked.push_back(PendingDescribe { about, own });
     }
 
     /// A Describe of our own is being sent, for a request that waits for it.
@@ -113,7 +113,7 @@ impl Descriptions {
         self.take();
     }
 
-    fn take(&mut self) -> Option<Asked> {
+    fn take(&mut self) -> Option<PendingDescribe> {
         let asked = self.asked.pop_front()?;
         self.own -= u32::from(asked.own);
         self.shape = Shape::default();
@@ -138,7 +138,7 @@ impl Descriptions {
     }
 
     /// The message that is read is at its end. Returns what it was the last answer to, and the shape.
-    pub(crate) fn end(&mut self) -> Option<(Asked, Shape)> {
+    pub(crate) fn end(&mut self) -> Option<(PendingDescribe, Shape)> {
         let reader = self.reader.take()?;
         reader.finish(&mut self.shape);
         if reader.part() == Part::Parameters {

@@ -1,8 +1,8 @@
 //! From the client to the server: the effect of each message of a logged-in client on the link.
 //!
-//! Owns the walk over a client's messages and the decision about each: it waits, is refused, is answered here, or is
-//! forwarded to the server as a [`Rewrite`] describes. Must not know where servers come from: it reports when it needs
-//! one.
+//! Owns the order in which a client's messages are taken and the decision about each: it waits, is refused, is answered
+//! here, or is forwarded to the server as a [`Rewrite`] describes. Must not know where servers come from: it reports
+//! when it needs one.
 //!
 //! Bodies are read only where a decision needs them; everything else streams. In session mode nothing is renamed.
 //! Source of the messages: PostgreSQL documentation, "Message Formats" and "Message Flow".
@@ -62,10 +62,10 @@ pub fn feed<O: Out>(
         _ if ctx.without_cache == WithoutCache::Kept && client.prepared() > 0 => Texts::Rename,
         _ => Texts::Read,
     };
-    let mut walk = Walk { client, server, ctx, out, texts, composed: 0 };
+    let mut parser = MessageParser { client, server, ctx, out, texts, composed: 0 };
     let mut used = 0;
-    for _ in 0..walk.ctx.max_messages {
-        if let Err(stop) = walk.step(input, &mut used) {
+    for _ in 0..parser.ctx.max_messages {
+        if let Err(stop) = parser.step(input, &mut used) {
             return ClientOutcome { used, stop };
         }
     }
@@ -85,8 +85,8 @@ pub fn needs_server(client: &Client, input: &[u8], messages: MessagePolicy) -> b
     answered_by_server && head.total() <= input.len() && !messages.excludes(head) && client.is_between_requests()
 }
 
-/// A walk over a client's messages, with all state that it may change.
-struct Walk<'s, 'c, O> {
+/// Takes a client's messages one by one, with all state that it may change.
+struct MessageParser<'s, 'c, O> {
     client: &'s mut Client,
     server: Option<&'s mut Server>,
     ctx: &'s mut Context<'c>,
@@ -108,7 +108,7 @@ enum Texts {
     Rename,
 }
 
-impl<O: Out> Walk<'_, '_, O> {
+impl<O: Out> MessageParser<'_, '_, O> {
     /// Takes the next step in `input` from `at` on: a message, or a part of one.
     #[inline]
     fn step(&mut self, input: &[u8], at: &mut usize) -> Result<(), StopReason> {
@@ -536,8 +536,8 @@ fn control(server: &mut Server, tag: u8) -> Option<Rewrite> {
     Some(Rewrite::Unchanged)
 }
 
-/// How many bytes of a message must be present before [`Walk::message`] may read it. `room`: how many bytes may be held
-/// of a Parse, whose text is read as a whole. `kept`: whether messages behind a kept one are kept, too.
+/// How many bytes of a message must be present before [`MessageParser::message`] may read it. `room`: how many bytes
+/// may be held of a Parse, whose text is read as a whole. `kept`: whether messages behind a kept one are kept, too.
 #[inline]
 fn need(reads: Reads, bytes: &[u8], head: Head, (room, kept): (impl Fn() -> usize, impl Fn() -> bool)) -> usize {
     let (texts, total) = (reads.texts, head.total());

@@ -1,7 +1,7 @@
 //! From the server to the client: which request each message of a server answers, and what it reports.
 //!
-//! Owns the walk over a server's messages, the swallowing of answers to our own requests, and the position of local
-//! replies. Must not know which client gets the server next: it reports what happened.
+//! Owns the order in which a server's messages are taken, the swallowing of answers to our own requests, and the
+//! position of local replies. Must not know which client gets the server next: it reports what happened.
 //!
 //! Source of the messages: PostgreSQL documentation, "Message Formats", "Message Flow", "Asynchronous Operations".
 
@@ -108,21 +108,21 @@ pub fn feed<O: Out>(
     let mut at = 0;
     // The beginning of a message that arrived in pieces.
     let mut held = Vec::new();
-    let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
-    while !walk.outcome.ends_link() {
-        let (view, head) = match walk.server.stream.next(input, &mut at, need)? {
+    let mut parser = MessageParser { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
+    while !parser.outcome.ends_link() {
+        let (view, head) = match parser.server.stream.next(input, &mut at, need)? {
             Piece::End => break,
             Piece::Rest(range, disposition) => {
-                if disposition == Disposition::Forward && walk.client.is_some() {
-                    walk.out.client_range(range.clone());
+                if disposition == Disposition::Forward && parser.client.is_some() {
+                    parser.out.client_range(range.clone());
                 }
-                if walk.server.descriptions.is_reading() {
-                    walk.server.descriptions.feed(&input[range.clone()]);
-                    repeat::withhold_more(walk.server, &input[range]);
-                    walk.described();
+                if parser.server.descriptions.is_reading() {
+                    parser.server.descriptions.feed(&input[range.clone()]);
+                    repeat::withhold_more(parser.server, &input[range]);
+                    parser.described();
                 }
                 // Local replies have waited for the end of this message.
-                walk.emit_local_replies();
+                parser.emit_local_replies();
                 continue;
             }
             Piece::Here(here, head) => {
@@ -131,26 +131,26 @@ pub fn feed<O: Out>(
                 (view, head)
             }
             Piece::Held(head) => {
-                held = walk.server.stream.take_held();
+                held = parser.server.stream.take_held();
                 (View::held(&held, head), head)
             }
         };
-        walk.end = at;
-        walk.message(view, head)?;
+        parser.end = at;
+        parser.message(view, head)?;
         if !held.is_empty() {
-            walk.server.stream.give_back(std::mem::take(&mut held));
+            parser.server.stream.give_back(std::mem::take(&mut held));
         }
     }
-    if walk.ctx.watch.is_some() {
-        walk.server.watched.received(at);
+    if parser.ctx.watch.is_some() {
+        parser.server.watched.received(at);
     }
-    Ok(walk.outcome)
+    Ok(parser.outcome)
 }
 
 /// The bytes of a process id.
 const PID: usize = 4;
 
-/// How many bytes of a message must be present before [`Walk::message`] may read it.
+/// How many bytes of a message must be present before [`MessageParser::message`] may read it.
 #[inline]
 fn need(_: &[u8], head: Head) -> usize {
     match head.tag {
@@ -162,8 +162,8 @@ fn need(_: &[u8], head: Head) -> usize {
     }
 }
 
-/// A walk over a server's messages, with all state that it may change.
-struct Walk<'s, 'c, O> {
+/// Takes a server's messages one by one, with all state that it may change.
+struct MessageParser<'s, 'c, O> {
     server: &'s mut Server,
     client: Option<&'s mut Client>,
     ctx: &'s mut Context<'c>,
@@ -173,7 +173,7 @@ struct Walk<'s, 'c, O> {
     end: usize,
 }
 
-impl<O: Out> Walk<'_, '_, O> {
+impl<O: Out> MessageParser<'_, '_, O> {
     /// Decides on the message whose beginning is in `view`.
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
@@ -366,7 +366,7 @@ impl<O: Out> Walk<'_, '_, O> {
     }
 
     /// A command of a query is complete that was sent with other commands than its client's. Whether the client
-    /// receives nothing of that: it is ours, or stood in place of a DEALLOCATE, whose name is dropped, and whose tag
+    /// receives nothing of that: it is ours, or replaced a DEALLOCATE, whose name is dropped, and whose tag
     /// the client receives.
     #[cold]
     fn replaced(&mut self, reply: Reply, view: View<'_>) -> bool {
@@ -575,14 +575,14 @@ impl<O: Out> Walk<'_, '_, O> {
             }
             return Disposition::Discard;
         }
-        self.adopt_params();
+        self.copy_reported();
         Disposition::Forward
     }
 
     /// The client receives what the server reports, and has this value from now on.
-    fn adopt_params(&mut self) {
+    fn copy_reported(&mut self) {
         if let Some(client) = self.client.as_deref_mut() {
-            self.ctx.params.adopt(&mut client.params, &self.server.params);
+            self.ctx.params.copy_reported(&mut client.params, &self.server.params);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::params::ParamTable;
-use crate::server::{CancelKey, Role, Server};
+use crate::server::{CancelKey, ReplicationRole, Server};
 use crate::statements::Key;
 
 #[derive(Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     }
     server.set_started(frozen.started);
     server.state.set_temporary(frozen.temporary);
-    server.restore_role(Role { standby: frozen.standby, read_only: frozen.read_only });
+    server.restore_role(ReplicationRole { standby: frozen.standby, read_only: frozen.read_only });
     Some(server)
 }
 

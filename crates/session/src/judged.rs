@@ -3,7 +3,7 @@
 //! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it
 //! finds here what it needs to know. A text is only read again to be sent.
 
-use weir_pgwire::sql::{self, Command, Judgement, Naming, Resetting};
+use weir_pgwire::sql::{self, Judgement, Naming, Resetting, RewrittenCommand};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::params::{ParamTable, Params};
@@ -70,7 +70,7 @@ pub(crate) fn may_reset(text: &[u8]) -> bool {
 
 /// What a text resets that is a single command.
 pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
-    let resets = |command| if let Command::Resets(reset) = command { Some(reset) } else { None };
+    let resets = |command| if let RewrittenCommand::Resets(reset) = command { Some(reset) } else { None };
     if may_reset(text) { sql::commands(text, false, true, 1).into_iter().find_map(resets) } else { None }
 }
 
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn what_a_text_leaves_depends_on_what_its_server_reports() {
         let table = ParamTable::new([]);
-        let (mut reports, silent) = (table.unknown(), table.unknown());
+        let (mut reports, unreported) = (table.unknown(), table.unknown());
         table.take_report(&mut reports, "TimeZone", "UTC");
         let lost = |text: &str, server: &Params| Kept::of(text.as_bytes(), &table).lost_with(server);
         assert_eq!(lost("set timezone = 'UTC'", &reports), Dirty::NONE);
-        assert_eq!(lost("set timezone = 'UTC'", &silent), Dirty::SETTINGS);
-        assert_eq!(lost("select set_config('TimeZone', 'UTC', true)", &silent), Dirty::NONE);
+        assert_eq!(lost("set timezone = 'UTC'", &unreported), Dirty::SETTINGS);
+        assert_eq!(lost("select set_config('TimeZone', 'UTC', true)", &unreported), Dirty::NONE);
         assert_eq!(lost("set timezone = 'UTC'; set work_mem = '1MB'", &reports), Dirty::SETTINGS);
-        assert_eq!(lost("listen a", &silent), Dirty::LISTEN);
+        assert_eq!(lost("listen a", &unreported), Dirty::LISTEN);
     }
 }

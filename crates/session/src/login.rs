@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Denial, Exchange, External, Plan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy,
+    Denial, Exchange, External, LoginPlan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy,
     ScramSource, ScramStart, ScramVerifier, Secret, Shape, md5_verify, plain_verify,
 };
 use weir_pgwire::{frontend, put_back};
@@ -83,14 +83,14 @@ pub enum LoginStep {
     /// This password must be checked; then [`Login::checked`].
     CheckPassword(Arc<str>),
     /// The client has proven its identity.
-    Accepted(LearnedCredentials),
+    Accepted(CapturedCredentials),
     /// The client has not proven its identity, or can't.
     Refused(Refusal),
 }
 
-/// Secrets learnt from a login that can be used to log in to a server.
+/// Secrets captured at a login that can be used to log in to a server.
 #[derive(Clone, Default)]
-pub struct LearnedCredentials {
+pub struct CapturedCredentials {
     /// The password, if it was sent in clear text.
     pub password: Option<Arc<str>>,
     /// The keys, if the client proved to have them.
@@ -104,14 +104,14 @@ impl Login {
     /// SCRAM is then offered with channel binding too.
     pub fn begin(
         user: &str,
-        plan: Plan,
+        plan: LoginPlan,
         secret: Option<&Secret>,
         salt: LoginNonces,
         binding: Option<&[u8]>,
         buffer: &mut Vec<u8>,
     ) -> (Login, LoginStep) {
         let (stage, next) = match plan.exchange {
-            Exchange::None => (Stage::Over, LoginStep::Accepted(LearnedCredentials::default())),
+            Exchange::None => (Stage::Over, LoginStep::Accepted(CapturedCredentials::default())),
             Exchange::Refuse(denial) => (Stage::Over, LoginStep::Refused(refusal(denial))),
             Exchange::Cleartext { mock } => {
                 put_back::auth_cleartext(buffer);
@@ -149,7 +149,7 @@ impl Login {
             Stage::Md5 { hex, salt } => {
                 let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
                 if good {
-                    LoginStep::Accepted(LearnedCredentials::default())
+                    LoginStep::Accepted(CapturedCredentials::default())
                 } else {
                     LoginStep::Refused(Refusal::PasswordFailed)
                 }
@@ -158,7 +158,7 @@ impl Login {
             Stage::ScramFinal(expect) => match expect.finish(body) {
                 Ok((keys, server_final)) => {
                     put_back::auth_sasl_final(buffer, &server_final);
-                    LoginStep::Accepted(LearnedCredentials { password: None, keys: Some(keys) })
+                    LoginStep::Accepted(CapturedCredentials { password: None, keys: Some(keys) })
                 }
                 Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
@@ -173,7 +173,7 @@ impl Login {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::CleartextSalting { given, verifier } => {
                 if ScramKeys::from_salted(salted).matches(&verifier) {
-                    LoginStep::Accepted(LearnedCredentials { password: Some(given), keys: None })
+                    LoginStep::Accepted(CapturedCredentials { password: Some(given), keys: None })
                 } else {
                     LoginStep::Refused(Refusal::PasswordFailed)
                 }
@@ -191,7 +191,7 @@ impl Login {
     pub fn checked(&mut self, good: bool) -> LoginStep {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::External { given, .. } if good => {
-                LoginStep::Accepted(LearnedCredentials { password: given, keys: None })
+                LoginStep::Accepted(CapturedCredentials { password: given, keys: None })
             }
             Stage::External { by: External::Ldap, .. } => LoginStep::Refused(Refusal::LdapFailed),
             Stage::External { by: External::Pam, .. } => LoginStep::Refused(Refusal::PamFailed),
@@ -223,7 +223,7 @@ impl Login {
             },
         };
         if good {
-            LoginStep::Accepted(LearnedCredentials { password: Some(given), keys: None })
+            LoginStep::Accepted(CapturedCredentials { password: Some(given), keys: None })
         } else {
             LoginStep::Refused(Refusal::PasswordFailed)
         }

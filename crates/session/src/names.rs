@@ -200,7 +200,7 @@ impl ClientStatements {
         Some(given)
     }
 
-    /// Books that a name is out of the first map.
+    /// Records that a name is out of the first map.
     fn taken(&mut self, name: &Name, given: &Given) {
         self.by_age.remove(&given.by);
         self.by_key.remove(&(given.statement.key(), given.by));

@@ -1,7 +1,7 @@
 //! A context for whoever feeds sessions without an engine: tests, fuzzers, and what counts instructions.
 
 use crate::StatementMemory;
-use crate::context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementCounts, WithoutCache};
+use crate::context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementMessageCounts, WithoutCache};
 use crate::params::ParamTable;
 use crate::statements::{Interner, PoolStatements};
 
@@ -18,7 +18,7 @@ pub struct OwnContext {
     /// See [`Context::scratch`].
     pub scratch: Vec<u8>,
     /// See [`Context::counts`].
-    pub counts: StatementCounts,
+    pub counts: StatementMessageCounts,
     /// See [`Context::max_prepared`].
     pub max_prepared: usize,
     /// See [`Context::without_cache`].
@@ -49,7 +49,7 @@ impl OwnContext {
             params: ParamTable::new([]),
             spare: Vec::new(),
             scratch: Vec::new(),
-            counts: StatementCounts::default(),
+            counts: StatementMessageCounts::default(),
             max_prepared: 100,
             without_cache: WithoutCache::Kept,
             client_statements: 100,

@@ -310,9 +310,9 @@ impl ParamTable {
         }
     }
 
-    /// A client adopts what its server reports. Unreported values stay those that the client set at startup, whatever
+    /// A client gets what its server reports. Unreported values stay those that the client set at startup, whatever
     /// their value there is.
-    pub(crate) fn adopt(&self, client: &mut Arc<Params>, server: &Arc<Params>) {
+    pub(crate) fn copy_reported(&self, client: &mut Arc<Params>, server: &Arc<Params>) {
         let agree = |index: usize| server.reports(index) || client.values[index] == server.values[index];
         if client.untracked == server.untracked && (0..self.names.len()).all(agree) {
             client.clone_from(server);
@@ -533,9 +533,9 @@ mod tests {
         let mut query = String::new();
         assert!(!agree(&t, &params(&t, &[]), &mut reports.clone(), &mut query));
         let client = params(&t, &[("my.setting", "1")]);
-        let mut silent = server(&t, &[]);
-        assert!(agree(&t, &client, &mut silent, &mut query));
-        assert_eq!(t.get(&silent, "my.setting"), Some("1"), "it is known to have what was set");
+        let mut unreported = server(&t, &[]);
+        assert!(agree(&t, &client, &mut unreported, &mut query));
+        assert_eq!(t.get(&unreported, "my.setting"), Some("1"), "it is known to have what was set");
     }
 
     #[test]
@@ -543,10 +543,10 @@ mod tests {
         let t = table();
         let mut reports = server(&t, &[("TimeZone", "UTC")]);
         let mut client = params(&t, &[("TimeZone", "GMT"), ("search_path", "a")]);
-        t.adopt(&mut client, &reports);
+        t.copy_reported(&mut client, &reports);
         assert_eq!((t.get(&client, "TimeZone"), t.get(&client, "search_path")), (Some("UTC"), Some("a")));
         assert!(agree(&t, &client, &mut reports, &mut String::new()));
-        t.adopt(&mut client, &reports);
+        t.copy_reported(&mut client, &reports);
         assert!(Arc::ptr_eq(&client, &reports), "those that agree share one set");
     }
 

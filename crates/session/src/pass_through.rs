@@ -7,7 +7,7 @@
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, frontend, put_front};
 
-use crate::context::StatementCounts;
+use crate::context::StatementMessageCounts;
 use crate::expected::Expected;
 use crate::judged::reset_of;
 use crate::link::{Link, Rewrite};
@@ -62,7 +62,7 @@ impl Link<'_, '_> {
 
     /// Counts messages about statements. Where `max_prepared_statements` is 0 they are not looked at as such, and not
     /// counted (PgBouncer).
-    fn count<T>(&mut self, what: impl FnOnce(&mut StatementCounts) -> T) {
+    fn count<T>(&mut self, what: impl FnOnce(&mut StatementMessageCounts) -> T) {
         if self.ctx.max_prepared > 0 {
             what(self.ctx.counts);
         }

@@ -17,7 +17,7 @@ pub(crate) struct Resets {
     /// committed it.
     failed: bool,
     /// The parameters whose value after the reset the client has been sent, where it was another before.
-    told: u64,
+    known_reset: u64,
 }
 
 /// The parameters of a client's session.
@@ -76,18 +76,18 @@ impl Resets {
 
     /// Whether the parameter at this place is reset for good, as far as is known.
     pub(crate) fn stands(self, place: usize) -> bool {
-        self.has(place) && (!self.failed || self.is_told(place))
+        self.has(place) && (!self.failed || self.is_known_reset(place))
     }
 
     /// The server has reported the parameter at this place. `reset`: it has the server's default, and the client knows
     /// the value that it will have.
     pub(crate) fn report(&mut self, place: usize, reset: bool) {
-        self.told = self.told & !(1 << place) | u64::from(reset) << place;
+        self.known_reset = self.known_reset & !(1 << place) | u64::from(reset) << place;
     }
 
     /// Whether the server has reported that the parameter at this place is reset.
-    pub(crate) fn is_told(self, place: usize) -> bool {
-        self.told >> place & 1 == 1
+    pub(crate) fn is_known_reset(self, place: usize) -> bool {
+        self.known_reset >> place & 1 == 1
     }
 
     /// Whether a request under way resets something.

@@ -17,7 +17,7 @@ use crate::link::{Link, Rewrite};
 use crate::names::Given;
 use crate::prepared::{Known, OnServer};
 use crate::shape::{Compared, GivenShape, Shape};
-use crate::statements::{Key, Standing, Statement};
+use crate::statements::{Key, PreparationState, Statement};
 use crate::stop::{ReplyWait, StopReason};
 
 /// How a statement on a server fits what its client holds.
@@ -76,10 +76,10 @@ impl Link<'_, '_> {
         if on_server != OnServer::Ready {
             return on_server;
         }
-        match self.ctx.statements.standing(key, self.server.statements.newest().of) {
-            Standing::Good => OnServer::Ready,
-            Standing::Unsure => OnServer::Unsure,
-            Standing::Outdated => OnServer::Stale,
+        match self.ctx.statements.preparation_state(key, self.server.statements.newest().of) {
+            PreparationState::Good => OnServer::Ready,
+            PreparationState::Unsure => OnServer::Unsure,
+            PreparationState::Outdated => OnServer::Stale,
         }
     }
 

@@ -79,7 +79,7 @@ pub struct Server {
     pub(crate) own: OwnSeen,
     /// Which statements the server's portals and requests run, where they are counted.
     pub(crate) watched: Watched,
-    role: Role,
+    role: ReplicationRole,
     key: CancelKey,
     started: Option<u64>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct OwnSeen {
 
 /// What a server reports about its replication role (PostgreSQL 14 and later report both; `None` if it does not).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Role {
+pub struct ReplicationRole {
     /// Whether the server is in recovery, as it last reported (`in_hot_standby`).
     pub standby: Option<bool>,
     /// Whether transactions were read-only by default when we logged in (`default_transaction_read_only`).
@@ -161,7 +161,7 @@ impl Server {
             own_error: None,
             own: OwnSeen::default(),
             watched: Watched::default(),
-            role: Role::default(),
+            role: ReplicationRole::default(),
             key,
             started: None,
         }
@@ -286,7 +286,7 @@ impl Server {
     }
 
     /// The server's part in replication, as the server reports it.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> ReplicationRole {
         self.role
     }
 
@@ -298,11 +298,11 @@ impl Server {
     /// Takes in what the server reported about itself at its login.
     pub(crate) fn set_role(&mut self, reported: &[(String, String)]) {
         let says = |name: &str| reported.iter().find(|(n, _)| n == name).map(|(_, value)| value == "on");
-        self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
+        self.role = ReplicationRole { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
     }
 
     /// The server's replication role, as another process knew it.
-    pub(crate) fn restore_role(&mut self, role: Role) {
+    pub(crate) fn restore_role(&mut self, role: ReplicationRole) {
         self.role = role;
     }
 

@@ -12,7 +12,7 @@ use weir_auth::{
     md5_response,
 };
 use weir_pgwire::tag::back;
-use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
+use weir_pgwire::{AuthRequest, HEAD, Head, backend, put_front};
 
 use crate::frame_reader::{FrameReader, Piece};
 use crate::params::{ParamTable, Params};
@@ -35,7 +35,7 @@ pub struct Credentials {
     pub password: Option<Arc<str>>,
     /// The md5 hash of password and user, 32 hexadecimal digits.
     pub md5: Option<Arc<str>>,
-    /// SCRAM keys learnt from a client.
+    /// SCRAM keys captured from a client.
     pub keys: Option<ScramKeys>,
     /// How the server may ask for a proof.
     pub require: RequireAuth,
@@ -209,7 +209,7 @@ impl ServerLogin {
         ServerLoginStep::Wait
     }
 
-    fn authentication(&mut self, auth: Auth<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> ServerLoginStep {
+    fn authentication(&mut self, auth: AuthRequest<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> ServerLoginStep {
         if matches!(self.stage, Stage::Method)
             && let Some(method) = method_of(auth)
             && let Err(why) = self.credentials.require.check(method, self.credentials.trust)
@@ -217,16 +217,16 @@ impl ServerLogin {
             return failed(&why);
         }
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
-            (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::LoggedIn,
-            (Stage::Method, Auth::Cleartext) => {
+            (Stage::Method | Stage::Verdict, AuthRequest::Ok) => self.stage = Stage::LoggedIn,
+            (Stage::Method, AuthRequest::Cleartext) => {
                 let Some(password) = &self.credentials.password else {
                     return self.no_secret("the server asks for a password");
                 };
                 put_front::password(buffer, password.as_bytes());
                 self.stage = Stage::Verdict;
             }
-            (Stage::Method, Auth::Md5(salt)) => return self.md5(salt, buffer),
-            (Stage::Method, Auth::Sasl(offered)) => {
+            (Stage::Method, AuthRequest::Md5(salt)) => return self.md5(salt, buffer),
+            (Stage::Method, AuthRequest::Sasl(offered)) => {
                 let chosen = ScramClient::choose(nonce, offered, self.binding.as_deref());
                 let Some((mechanism, client, first)) = chosen else {
                     return failed("the server offers no SASL mechanism that we can use");
@@ -234,14 +234,14 @@ impl ServerLogin {
                 put_front::sasl_initial(buffer, mechanism, &first);
                 self.stage = Stage::ScramFirst(client);
             }
-            (Stage::ScramFirst(client), Auth::SaslContinue(message)) => {
+            (Stage::ScramFirst(client), AuthRequest::SaslContinue(message)) => {
                 return self.scram_first(client, message, buffer);
             }
-            (Stage::ScramFinal(expect), Auth::SaslFinal(message)) => match expect.finish(message) {
+            (Stage::ScramFinal(expect), AuthRequest::SaslFinal(message)) => match expect.finish(message) {
                 Ok(()) => self.stage = Stage::Verdict,
                 Err(error) => return failed(&error.to_string()),
             },
-            (_, Auth::Unsupported(code)) => {
+            (_, AuthRequest::Unsupported(code)) => {
                 return failed(&format!("the server requires authentication method {code}"));
             }
             _ => return failed("authentication messages out of order"),
@@ -265,7 +265,7 @@ impl ServerLogin {
             Ok(need) => need,
             Err(error) => return failed(&error.to_string()),
         };
-        // Keys learnt from a client fit only where the server holds the same verifier; a password fits any.
+        // Keys captured from a client fit only where the server holds the same verifier; a password fits any.
         let Some(password) = self.credentials.password.clone() else {
             let Some(keys) = self.credentials.keys.clone() else {
                 // PgBouncer's text: there may be a verifier or an md5 hash, which SCRAM can't use.
@@ -291,12 +291,12 @@ impl ServerLogin {
 }
 
 /// The method that a server's first request belongs to; `None` for one that we do not implement.
-fn method_of(auth: Auth<'_>) -> Option<ServerMethod> {
+fn method_of(auth: AuthRequest<'_>) -> Option<ServerMethod> {
     match auth {
-        Auth::Ok => Some(ServerMethod::None),
-        Auth::Cleartext => Some(ServerMethod::Password),
-        Auth::Md5(_) => Some(ServerMethod::Md5),
-        Auth::Sasl(_) => Some(ServerMethod::ScramSha256),
+        AuthRequest::Ok => Some(ServerMethod::None),
+        AuthRequest::Cleartext => Some(ServerMethod::Password),
+        AuthRequest::Md5(_) => Some(ServerMethod::Md5),
+        AuthRequest::Sasl(_) => Some(ServerMethod::ScramSha256),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use weir_pgwire::sql::{self, Command, Naming, Verb};
+use weir_pgwire::sql::{self, Naming, RewrittenCommand, Verb};
 use weir_pgwire::{Effects, Of, TxStatus, put_front};
 
 use crate::edit::Edit;
@@ -59,20 +59,20 @@ impl Link<'_, '_> {
         }
         let conforming = self.ctx.params.get(&self.client.params, "standard_conforming_strings") != Some("off");
         let commands = sql::commands(text, cut, conforming, SEARCHED);
-        if commands.iter().any(|command| matches!(command, Command::Resets(reset) if self.is_edited(reset))) {
+        if commands.iter().any(|command| matches!(command, RewrittenCommand::Resets(reset) if self.is_edited(reset))) {
             self.must_know_status()?;
         }
         let (mut edit, mut gone, mut effects) = (Edit::new(text), Gone::default(), Effects::NONE);
         let mut replaced = VecDeque::new();
         for command in commands {
             match command {
-                Command::Names(Naming { verb: Verb::Unlisten, .. }) => replaced.push_back(Nothing::Unlisten),
-                Command::Names(naming) if names => {
+                RewrittenCommand::Names(Naming { verb: Verb::Unlisten, .. }) => replaced.push_back(Nothing::Unlisten),
+                RewrittenCommand::Names(naming) if names => {
                     let does = self.edit_naming(naming, cut, &mut edit, &mut gone, &mut replaced)?;
                     effects = effects.either(does);
                 }
-                Command::Names(_) => {}
-                Command::Resets(reset) => self.edit_reset(&reset, &mut edit, &mut replaced),
+                RewrittenCommand::Names(_) => {}
+                RewrittenCommand::Resets(reset) => self.edit_reset(&reset, &mut edit, &mut replaced),
             }
         }
         if gone.all || !gone.names.is_empty() {

@@ -120,7 +120,7 @@ pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Contex
             continue;
         }
         let Some(value) = client.start.asked.at(place) else { continue };
-        if client.params.at(place) != Some(value) && !resets.is_told(place) {
+        if client.params.at(place) != Some(value) && !resets.is_known_reset(place) {
             put_back::parameter_status(ctx.scratch, ctx.params.name(place), value);
         }
         ParamTable::copy(&mut client.params, &client.start.asked, place);

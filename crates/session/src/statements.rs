@@ -406,7 +406,7 @@ pub struct PoolStatements {
 
 /// What the pool knows of a preparation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum PreparationState {
     /// The preparation is as good as any.
     Good,
     /// The preparation may have been dropped.
@@ -505,12 +505,12 @@ impl PoolStatements {
 
     /// What is known of this preparation of a statement.
     #[inline]
-    pub(crate) fn standing(&self, key: Key, of: u64) -> Standing {
+    pub(crate) fn preparation_state(&self, key: Key, of: u64) -> PreparationState {
         let own = if self.is_calm { None } else { self.outdated.get(&key) };
         match of < own.copied().unwrap_or(self.all_outdated) {
-            true => Standing::Outdated,
-            false if self.are_dropped => Standing::Unsure,
-            false => Standing::Good,
+            true => PreparationState::Outdated,
+            false if self.are_dropped => PreparationState::Unsure,
+            false => PreparationState::Good,
         }
     }
 

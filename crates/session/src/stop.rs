@@ -13,12 +13,12 @@ pub enum StopReason {
     NeedServer,
     /// The next message must wait for replies of the linked server.
     AwaitReplies(ReplyWait),
-    /// As many messages were read as one turn may take ([`Context::max_messages`](crate::Context::max_messages)): others
-    /// have theirs first.
+    /// As many messages were read as one turn may take ([`Context::max_messages`](crate::Context::max_messages)):
+    /// others have theirs first.
     TurnOver,
     /// The client sent Terminate.
     Terminate,
-    /// The client must be refused. In a box, so that what each step of a walk returns fits two registers.
+    /// The client must be refused. In a box, so that what each step of a parser returns fits two registers.
     Refuse(Box<Refusal>),
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::budget::{Account, Charge};
 use crate::client::{Client, Unnamed};
-use crate::closes::Tallies;
+use crate::closes::KeyCounts;
 use crate::names::{ChangeNumber, Given, Name, key_of};
 use crate::statements::{Key, KeyHasher};
 
@@ -86,7 +86,7 @@ pub(crate) struct UndoLog {
     first: ChangeNumber,
     names: HashMap<Name, Ends>,
     unnamed: Option<Ends>,
-    preparing: Tallies,
+    preparing: KeyCounts,
     /// By statements, the newest entry that took a name away from one.
     renamed: HashMap<Key, ChangeNumber, BuildHasherDefault<KeyHasher>>,
     /// What was before a change with a lower number is gone.

@@ -9,9 +9,9 @@
 //! 1. *Memory that the kernel may touch is the ring's own.* Receives go into provided buffers only, sends come from
 //!    vectors that were moved into the ring; nothing refers to memory of a caller.
 //! 2. *It is not touched meanwhile.* A buffer belongs to the kernel from its publication until a completion names it, a
-//!    vector from its entry's push until its completion, or, if only a failure has one ([`Report::Later`]), until the
-//!    kernel has taken all entries and all completions are collected: such a send ends within the call that hands it
-//!    in; a lent buffer is published again only when the borrow is over.
+//!    vector from its entry's push until its completion, or, if only a failure has one ([`SendReport::Later`]), until
+//!    the kernel has taken all entries and all completions are collected: such a send ends within the call that hands
+//!    it in; a lent buffer is published again only when the borrow is over.
 //! 3. *It is not freed meanwhile.* Dropping the ring cancels what is in flight and waits for its end; what does not end
 //!    is leaked.
 //! 4. *One thread.* A ring is neither `Send` nor `Sync`; the kernel knows it (`SINGLE_ISSUER`), and completes work only
@@ -34,4 +34,4 @@ mod ring;
 
 pub use defer_accept::defer_accept;
 pub use enter::Limit;
-pub use ring::{Completion, Ended, Key, Report, Ring, RingError, RingSize};
+pub use ring::{Completion, Ended, Key, Ring, RingError, RingSize, SendReport};

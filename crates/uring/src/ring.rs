@@ -151,7 +151,7 @@ pub enum Ended {
 
 /// When the end of a send is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Report {
+pub enum SendReport {
     /// The end of the send ends a wait.
     AtOnce,
     /// If the socket takes all bytes, the next wait that ends for another reason reports it. So a wait that hands in a
@@ -281,7 +281,7 @@ impl Ring {
     fn reports_short_sends(&mut self) -> io::Result<bool> {
         let (near, _far) = UnixStream::pair()?;
         sockopt::set_socket_send_buffer_size(&near, TRIAL / 16)?;
-        self.send(near.as_fd(), Key::new(0), vec![0; TRIAL], Report::Later)?;
+        self.send(near.as_fd(), Key::new(0), vec![0; TRIAL], SendReport::Later)?;
         self.wait(Some(Duration::ZERO))?;
         Ok(matches!(self.next(), Some(Completion::Sent { taken: Ok(taken), .. }) if taken < TRIAL))
     }
@@ -324,9 +324,9 @@ impl Ring {
     /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second
     /// one waits for the first one's completion. Without [`Ring::room`] it fails and the bytes are gone.
     #[inline]
-    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>, report: Report) -> io::Result<()> {
+    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>, report: SendReport) -> io::Result<()> {
         let (start, length) = (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        let later = report == Report::Later && bytes.len() <= MOST_LATER;
+        let later = report == SendReport::Later && bytes.len() <= MOST_LATER;
         // The vector is moved; its bytes are not.
         let index = self.sends.insert(Sending { key, bytes });
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length);

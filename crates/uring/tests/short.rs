@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use weir_uring::{Completion, Key, Report, Ring, RingSize};
+use weir_uring::{Completion, Key, Ring, RingSize, SendReport};
 
 const SHAPE: RingSize = RingSize { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +65,9 @@ fn whatever_part_the_kernel_takes_each_byte_reaches_its_own_socket_in_order() {
         let (mut sent, mut got) = (HashMap::new(), HashMap::<u64, Vec<u8>>::new());
         for i in 0..PAIRS {
             roomy(&mut ring).receive(pairs[i as usize].1.as_fd(), Key::new(i)).unwrap();
-            roomy(&mut ring).send(pairs[i as usize].0.as_fd(), Key::new(i), vec![0, i as u8], Report::AtOnce).unwrap();
+            roomy(&mut ring)
+                .send(pairs[i as usize].0.as_fd(), Key::new(i), vec![0, i as u8], SendReport::AtOnce)
+                .unwrap();
         }
         let end = Instant::now() + PATIENCE;
         while got.values().map(Vec::len).sum::<usize>() < PAIRS as usize * SENDS as usize * 2 {
@@ -93,7 +95,7 @@ fn whatever_part_the_kernel_takes_each_byte_reaches_its_own_socket_in_order() {
             }
             for (key, count) in send {
                 let bytes = vec![count, key.value() as u8];
-                let report = if chance.below(2) == 0 { Report::AtOnce } else { Report::Later };
+                let report = if chance.below(2) == 0 { SendReport::AtOnce } else { SendReport::Later };
                 roomy(&mut ring).send(pairs[key.value() as usize].0.as_fd(), key, bytes, report).unwrap();
             }
         }
@@ -121,7 +123,7 @@ fn whatever_part_the_kernel_takes_each_send_is_reported_once_also_among_sends_th
         while reported < SENDS {
             while asked < SENDS && !free.is_empty() && chance.below(3) > 0 {
                 let key = free.swap_remove(chance.below(free.len() as u64) as usize);
-                let report = if chance.below(4) == 0 { Report::AtOnce } else { Report::Later };
+                let report = if chance.below(4) == 0 { SendReport::AtOnce } else { SendReport::Later };
                 roomy(&mut ring).send(pairs[key as usize].0.as_fd(), Key::new(key), vec![7], report).unwrap();
                 asked += 1;
             }
@@ -154,12 +156,12 @@ fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_
         let pairs: Vec<_> = (0..=SHAPE.entries).map(|_| UnixStream::pair().unwrap()).collect();
         for (i, (near, _)) in (0..).zip(&pairs[..SHAPE.entries as usize]) {
             assert!(ring.room().unwrap() > 0);
-            ring.send(near.as_fd(), Key::new(i), vec![i as u8], Report::AtOnce).unwrap();
+            ring.send(near.as_fd(), Key::new(i), vec![i as u8], SendReport::AtOnce).unwrap();
         }
         // The queue is full: there is no room, and a push returns an error.
         assert_eq!(ring.room().unwrap(), 0);
         let last = &pairs[SHAPE.entries as usize].0;
-        let error = ring.send(last.as_fd(), Key::new(99), vec![99], Report::AtOnce).unwrap_err();
+        let error = ring.send(last.as_fd(), Key::new(99), vec![99], SendReport::AtOnce).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
         for timeout in [Some(Duration::ZERO), Some(PATIENCE * 10), None] {
             ring.wait(timeout).unwrap();
@@ -183,7 +185,7 @@ fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_
 fn a_ring_is_dropped_in_bounded_time_also_when_the_kernel_takes_nothing() {
     let Some(mut ring) = ring(|_| Err(refused(rustix::io::Errno::AGAIN))) else { return };
     let (near, _far) = UnixStream::pair().unwrap();
-    (0..SHAPE.entries).for_each(|i| ring.send(near.as_fd(), Key::new(i.into()), vec![1], Report::AtOnce).unwrap());
+    (0..SHAPE.entries).for_each(|i| ring.send(near.as_fd(), Key::new(i.into()), vec![1], SendReport::AtOnce).unwrap());
     drop(ring);
 }
 
@@ -191,7 +193,7 @@ fn a_ring_is_dropped_in_bounded_time_also_when_the_kernel_takes_nothing() {
 fn an_error_that_does_not_pass_is_reported() {
     let Some(mut ring) = ring(|_| Err(refused(rustix::io::Errno::PERM))) else { return };
     let (near, _far) = UnixStream::pair().unwrap();
-    ring.send(near.as_fd(), Key::new(1), vec![1], Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), Key::new(1), vec![1], SendReport::AtOnce).unwrap();
     assert_eq!(ring.submit().unwrap_err().kind(), ErrorKind::PermissionDenied);
     assert_eq!(ring.wait(None).unwrap_err().kind(), ErrorKind::PermissionDenied);
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use weir_uring::{Completion, Ended, Key, Report, Ring, RingSize};
+use weir_uring::{Completion, Ended, Key, Ring, RingSize, SendReport};
 
 const SHAPE: RingSize = RingSize { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -179,7 +179,7 @@ fn sends_tell_what_was_taken_and_return_their_vector() {
     let mut bytes = Vec::with_capacity(50);
     bytes.extend_from_slice(b"hello");
     let at = bytes.as_ptr();
-    ring.send(near.as_fd(), key(9), bytes, Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), key(9), bytes, SendReport::AtOnce).unwrap();
     ring.wait(Some(PATIENCE)).unwrap();
     let Some(Completion::Sent { key: done, bytes, taken }) = ring.next() else { panic!("sent") };
     assert_eq!((done, taken.unwrap(), bytes.as_ptr(), bytes.capacity()), (key(9), 5, at, 50));
@@ -188,12 +188,12 @@ fn sends_tell_what_was_taken_and_return_their_vector() {
     assert_eq!(&got, b"hello");
     // A socket that is full takes a part, then nothing; neither is waited for.
     let large = 4 << 20;
-    ring.send(near.as_fd(), key(9), vec![1; large], Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), key(9), vec![1; large], SendReport::AtOnce).unwrap();
     assert!(matches!(next(&mut ring), Outcome::Sent(9, l, Ok(taken)) if l == large && taken < large));
-    ring.send(near.as_fd(), key(9), vec![1; large], Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), key(9), vec![1; large], SendReport::AtOnce).unwrap();
     assert_eq!(next(&mut ring), Outcome::Sent(9, large, Err(ErrorKind::WouldBlock)));
     drop(far);
-    ring.send(near.as_fd(), key(9), vec![1], Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), key(9), vec![1], SendReport::AtOnce).unwrap();
     assert_eq!(next(&mut ring), Outcome::Sent(9, 1, Err(ErrorKind::BrokenPipe)));
 }
 
@@ -208,7 +208,7 @@ fn a_send_that_is_reported_later_does_not_end_a_wait() {
         far
     });
     ring.receive(near.as_fd(), key(1)).unwrap();
-    ring.send(near.as_fd(), key(2), b"hello".to_vec(), Report::Later).unwrap();
+    ring.send(near.as_fd(), key(2), b"hello".to_vec(), SendReport::Later).unwrap();
     ring.wait(Some(PATIENCE)).unwrap();
     // Both by one wait: it ended when the reply came.
     let Some(Completion::Sent { key: done, bytes, taken }) = ring.next() else { panic!("sent") };
@@ -224,7 +224,7 @@ fn a_send_that_is_reported_later_tells_what_was_not_taken() {
     let large = 4 << 20;
     let pairs: Vec<_> = (0..5).map(|_| UnixStream::pair().unwrap()).collect();
     let send = |ring: &mut Ring, i: u64, length: usize| {
-        ring.send(pairs[i as usize].0.as_fd(), key(i), vec![1; length], Report::Later).unwrap();
+        ring.send(pairs[i as usize].0.as_fd(), key(i), vec![1; length], SendReport::Later).unwrap();
     };
     pairs[4].1.shutdown(std::net::Shutdown::Both).unwrap();
     for (i, length) in [(0, 5), (1, large), (2, 7), (3, large), (4, 1)] {
@@ -248,7 +248,7 @@ fn more_is_requested_than_the_queue_holds() {
     let pairs: Vec<_> = (0..50).map(|_| UnixStream::pair().unwrap()).collect();
     for (i, (near, far)) in (0..).zip(&pairs) {
         ring.receive(far.as_fd(), key(i)).unwrap();
-        ring.send(near.as_fd(), key(1000 + i), vec![i as u8], Report::AtOnce).unwrap();
+        ring.send(near.as_fd(), key(1000 + i), vec![i as u8], SendReport::AtOnce).unwrap();
     }
     let (mut sent, mut received) = (HashSet::new(), HashSet::new());
     while received.len() < 50 || sent.len() < 50 {
@@ -320,7 +320,7 @@ fn a_ring_that_is_dropped_leaves_sockets_alone() {
     ring.accept(listener.as_fd(), key(1)).unwrap();
     ring.wait(Some(Duration::ZERO)).unwrap();
     // This send is requested, and handed in only when the ring is dropped.
-    ring.send(near.as_fd(), key(1), b"late".to_vec(), Report::AtOnce).unwrap();
+    ring.send(near.as_fd(), key(1), b"late".to_vec(), SendReport::AtOnce).unwrap();
     let accepted = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     drop(ring);
     near.write_all(b"more").unwrap();

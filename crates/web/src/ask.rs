@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use weir_admin::{
-    Author, BusyWorker, ChangeRequest, Command, Connections, Control, Cursor, Fault, Finding, LogPage, LogQuery,
-    Persisted, Reply, Report, Request, SocketRecord,
+    Author, BusyWorker, ChangeRequest, Command, Connections, Control, ControlReply, ControlRequest, Cursor, Fault,
+    Finding, LogPage, LogQuery, Persisted, Report, SocketRecord,
 };
 use weir_base::Span;
 use weir_config::Config;
@@ -45,8 +45,8 @@ impl Workers {
 
     /// The reports of all workers, and the configuration in force.
     pub(crate) async fn report(&self) -> Result<(Report, Arc<Config>), ApiError> {
-        match self.ask(Request::Report, ANSWER_TIMEOUT).await? {
-            Reply::Report(report, config) => Ok((*report, config)),
+        match self.ask(ControlRequest::Report, ANSWER_TIMEOUT).await? {
+            ControlReply::Report(report, config) => Ok((*report, config)),
             _ => Err(ApiError::NoAnswer),
         }
     }
@@ -77,24 +77,24 @@ impl Workers {
 
     /// The reports of all workers with the clients of each user, which costs the workers a walk over all clients.
     pub(crate) async fn users(&self) -> Result<(Report, Arc<Config>), ApiError> {
-        match self.ask(Request::Users, ANSWER_TIMEOUT).await? {
-            Reply::Report(report, config) => Ok((*report, config)),
+        match self.ask(ControlRequest::Users, ANSWER_TIMEOUT).await? {
+            ControlReply::Report(report, config) => Ok((*report, config)),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// The report with the statistics of statements.
     pub(crate) async fn statements(&self) -> Result<Report, ApiError> {
-        match self.ask(Request::Statements, ANSWER_TIMEOUT).await? {
-            Reply::Report(report, _) => Ok(*report),
+        match self.ask(ControlRequest::Statements, ANSWER_TIMEOUT).await? {
+            ControlReply::Report(report, _) => Ok(*report),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Takes the spans of queries that have ended.
     pub(crate) async fn spans(&self) -> Result<Report, ApiError> {
-        match self.ask(Request::Spans, ANSWER_TIMEOUT).await? {
-            Reply::Report(report, _) => Ok(*report),
+        match self.ask(ControlRequest::Spans, ANSWER_TIMEOUT).await? {
+            ControlReply::Report(report, _) => Ok(*report),
             _ => Err(ApiError::NoAnswer),
         }
     }
@@ -105,20 +105,20 @@ impl Workers {
         of: Connections,
         from: Cursor,
     ) -> Result<(Vec<SocketRecord>, Option<Cursor>), ApiError> {
-        match self.ask(Request::Connections(of, from), ANSWER_TIMEOUT).await? {
-            Reply::Connections(records, next) => Ok((records, next)),
+        match self.ask(ControlRequest::Connections(of, from), ANSWER_TIMEOUT).await? {
+            ControlReply::Connections(records, next) => Ok((records, next)),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Runs a command that completes at once.
     pub(crate) async fn run(&self, command: Command) -> Result<(), ApiError> {
-        self.ask(Request::Run(command), ANSWER_TIMEOUT).await.map(drop)
+        self.ask(ControlRequest::Run(command), ANSWER_TIMEOUT).await.map(drop)
     }
 
     /// Runs a command that waits for clients or servers; withdraws it after `longest`.
     pub(crate) async fn run_within(&self, command: Command, longest: Duration) -> Result<(), ApiError> {
-        match self.ask(Request::Run(command), longest).await {
+        match self.ask(ControlRequest::Run(command), longest).await {
             Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(longest)),
             done => done.map(drop),
         }
@@ -126,15 +126,15 @@ impl Workers {
 
     /// Changes the configuration.
     pub(crate) async fn change(&self, wanted: ChangeRequest, author: Author) -> Result<Persisted, ApiError> {
-        match self.ask(Request::Change(Arc::new(wanted), author), ANSWER_TIMEOUT).await? {
-            Reply::Changed(made) => made.map_err(ApiError::NotChanged),
+        match self.ask(ControlRequest::Change(Arc::new(wanted), author), ANSWER_TIMEOUT).await? {
+            ControlReply::Changed(made) => made.map_err(ApiError::NotChanged),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Reads the configuration's file again.
     pub(crate) async fn reload(&self, author: Author) -> Result<(), ApiError> {
-        self.ask(Request::Reload(author), ANSWER_TIMEOUT).await.map(drop)
+        self.ask(ControlRequest::Reload(author), ANSWER_TIMEOUT).await.map(drop)
     }
 
     /// The last lines of the log that fit a query.
@@ -149,20 +149,20 @@ impl Workers {
 
     /// Tells the workers what is wrong with Weir itself; does not wait for it.
     pub(crate) fn set_faults(&self, faults: Arc<[Fault]>) {
-        self.0.ask(Request::SetFaults(faults), Box::new(drop));
+        self.0.ask(ControlRequest::SetFaults(faults), Box::new(drop));
     }
 
     /// Tells the workers what was found out about slow pools; does not wait for it.
     pub(crate) fn set_findings(&self, findings: Arc<BTreeMap<String, Finding>>) {
-        self.0.ask(Request::SetFindings(findings), Box::new(drop));
+        self.0.ask(ControlRequest::SetFindings(findings), Box::new(drop));
     }
 
     /// Writes a line into the log; does not wait for it.
     pub(crate) fn log(&self, line: String) {
-        self.0.ask(Request::Log(line), Box::new(drop));
+        self.0.ask(ControlRequest::Log(line), Box::new(drop));
     }
 
-    async fn ask(&self, request: Request, longest: Duration) -> Result<Reply, ApiError> {
+    async fn ask(&self, request: ControlRequest, longest: Duration) -> Result<ControlReply, ApiError> {
         let (sender, answer) = oneshot::channel();
         // The receiver may be gone: its future was dropped.
         let number = self.0.ask(request, Box::new(move |response| drop(sender.send(response))));

@@ -58,7 +58,7 @@ enum Finding {
     Busy(BusyWorker, Option<Service>),
     /// A worker has been busy for too long.
     Stuck(BusyWorker),
-    Silent,
+    NoAnswer,
 }
 
 impl Probe {
@@ -84,7 +84,7 @@ impl Probe {
             }),
             Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer.clone()),
             Err(ApiError::Busy(busy)) => Finding::Stuck(busy),
-            Err(_) => Finding::Silent,
+            Err(_) => Finding::NoAnswer,
         };
         if let Finding::Answered(answer) = &finding {
             known.answer = Some(answer.clone());
@@ -100,7 +100,7 @@ pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
         Finding::Answered(_) => ok("alive"),
         Finding::Busy(busy, _) => ok(&format!("alive; {busy}")),
         Finding::Stuck(busy) => no(&busy.to_string()),
-        Finding::Silent => no("the workers do not answer"),
+        Finding::NoAnswer => no("the workers do not answer"),
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
     let service = match probe.ask().await {
         Finding::Answered(answer) | Finding::Busy(_, Some(answer)) => answer,
         Finding::Busy(busy, None) | Finding::Stuck(busy) => return no(&busy.to_string()),
-        Finding::Silent => return no("the workers do not answer"),
+        Finding::NoAnswer => return no("the workers do not answer"),
     };
     match service.serving {
         _ if service.draining => no("shutting down"),

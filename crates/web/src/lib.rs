@@ -9,6 +9,7 @@
 //! of a request (`serve`).
 
 mod access;
+mod activity_probe;
 mod admission;
 mod advice;
 mod alerts;
@@ -32,7 +33,6 @@ mod journal;
 mod lab;
 mod lock;
 mod log_line;
-mod looks;
 mod metrics;
 mod oidc;
 mod outgoing;
@@ -53,8 +53,8 @@ mod words;
 pub use access::{hash_password, hash_token, new_token};
 pub use fault_watch::FaultWatch;
 pub use outgoing::{HttpAnswer, HttpRequest, SendHttp};
-pub use serve::{Options, Web};
+pub use serve::{WebOptions, WebServer};
 pub use start_error::WebError;
 pub use timeouts::Timeouts;
-pub use tls::Tls;
+pub use tls::WebTls;
 pub use versions::Versions;

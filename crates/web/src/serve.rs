@@ -2,7 +2,7 @@
 //!
 //! All listeners are bound before the thread runs, so that a taken port is an error at the start. A connection has a
 //! time for its headers, a request one for its body and its answer; `admission` limits their number. Dropping a
-//! [`Web`] ends it, whatever slow work is under way.
+//! [`WebServer`] ends it, whatever slow work is under way.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 use weir_admin::{ConfigAccess, Control};
 
 use crate::access::{Access, Caller};
+use crate::activity_probe::ActivityProbe;
 use crate::admission::{Admission, Connection, Ticket};
 use crate::alerts::Alerts;
 use crate::api;
@@ -38,13 +39,12 @@ use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::faults::{Faults, Retry};
 use crate::lab::Lab;
-use crate::looks::Looks;
 use crate::oidc::SingleSignOn;
 use crate::outgoing::SendHttp;
 use crate::start_error::WebError;
 use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
-use crate::tls::Tls;
+use crate::tls::WebTls;
 use crate::versions::Versions;
 use crate::watch::{Findings, Watch};
 
@@ -58,13 +58,13 @@ const BUFFER: usize = 32 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The configuration of the control plane.
-pub struct Options {
+pub struct WebOptions {
     /// Where to listen; port 0 is any. Others than those of the loopback want encryption, and somebody who may log in.
     pub addresses: Vec<SocketAddr>,
     /// Listening sockets of a process that this one takes over from: used for their addresses.
     pub inherited: Vec<TcpListener>,
     /// With it all connections are encrypted.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<WebTls>>,
     /// The folder for the history of pools and the audit log; without one they end with the process.
     pub history: Option<PathBuf>,
     /// The versions of the configuration.
@@ -87,14 +87,14 @@ pub struct Options {
 #[derive(Clone)]
 struct Site {
     router: Router,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<WebTls>>,
     /// How long a connection may take to send a head.
     head: Duration,
 }
 
 /// A running control plane. Dropping it ends it.
 #[derive(Debug)]
-pub struct Web {
+pub struct WebServer {
     bound: Vec<SocketAddr>,
     /// The listening sockets once more.
     offered: Vec<TcpListener>,
@@ -102,13 +102,13 @@ pub struct Web {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Web {
+impl WebServer {
     /// Binds all addresses, then serves on a thread of its own.
     ///
     /// # Errors
     ///
     /// An address that is not available or would be open to every host, or a thread that can't be started.
-    pub fn start(options: Options) -> Result<Web, WebError> {
+    pub fn start(options: WebOptions) -> Result<WebServer, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.config.accounts().is_empty());
         weir_config::web_listen_error(addresses, options.tls.is_some(), listed)
             .map_or(Ok(()), |why| Err(WebError(why)))?;
@@ -126,17 +126,17 @@ impl Web {
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, &audit));
         let sso = SingleSignOn::new(options.send.clone());
-        let looks = Looks::new(options.config.clone());
+        let activity_probe = ActivityProbe::new(options.config.clone());
         let router = api::router(
             workers.clone(),
             (access, sso),
-            (options.config, looks.clone()),
+            (options.config, activity_probe.clone()),
             (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
             (Lab::new(options.lab), audit),
             timeouts,
             options.version,
         );
-        let findings = Findings::new(looks);
+        let findings = Findings::new(activity_probe);
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
@@ -153,7 +153,7 @@ impl Web {
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
-        Ok(Web { bound, offered, end: Some(end), thread: Some(thread) })
+        Ok(WebServer { bound, offered, end: Some(end), thread: Some(thread) })
     }
 
     /// The listening sockets, for a process that takes over.
@@ -173,7 +173,7 @@ fn kept_lists(versions: &Versions, audit: &Audit) -> Vec<Retry> {
     vec![Box::new(move || versions.retry()), Box::new(move || audit.retry())]
 }
 
-impl Drop for Web {
+impl Drop for WebServer {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -20,21 +20,21 @@ const LONGEST: u64 = 16 << 20;
 
 /// The files of a certificate and its key, both PEM, and what was last read from them.
 #[derive(Debug)]
-pub struct Tls {
+pub struct WebTls {
     certificate: PathBuf,
     key: PathBuf,
     current: Mutex<Arc<ServerConfig>>,
 }
 
-impl Tls {
+impl WebTls {
     /// Reads both.
     ///
     /// # Errors
     ///
     /// They can't be used: one line, with the file and what to do.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Tls, WebError> {
+    pub fn read(certificate: &Path, key: &Path) -> Result<WebTls, WebError> {
         let current = Mutex::new(config(certificate, key)?);
-        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
+        Ok(WebTls { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
     /// Reads them again; the returned function puts them in force, for new connections.

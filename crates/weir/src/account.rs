@@ -69,9 +69,9 @@ struct Hidden(Termios);
 impl Hidden {
     fn begin() -> Option<Hidden> {
         let before = tcgetattr(stdin()).ok()?;
-        let mut silent = before.clone();
-        silent.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(stdin(), SetArg::TCSAFLUSH, &silent).ok()?;
+        let mut without_echo = before.clone();
+        without_echo.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(stdin(), SetArg::TCSAFLUSH, &without_echo).ok()?;
         Some(Hidden(before))
     }
 }

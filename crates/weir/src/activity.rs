@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use weir_admin::{Activity, Backend, BackendKey, Signal};
-use weir_config::{Config, Pool};
+use weir_admin::{Activity, Backend, BackendKey, BackendSignal};
+use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Connection, Error};
 use weir_pgwire::sql;
 
@@ -48,7 +48,7 @@ fn activity_query() -> String {
 }
 
 /// Reads what the backends of a pool's server do.
-pub(crate) fn read(config: &Config, pool: &Pool, permit: Option<Permit>) -> Result<Activity, String> {
+pub(crate) fn read(config: &Config, pool: &PoolConfig, permit: Option<Permit>) -> Result<Activity, String> {
     let mut look = open(config, pool, APPLICATION, permit)?;
     let answer = look.query(&activity_query()).map_err(|error| error.to_string())?;
     let user = look.end();
@@ -62,17 +62,17 @@ pub(crate) fn read(config: &Config, pool: &Pool, permit: Option<Permit>) -> Resu
 /// Sends a signal to a backend that still does what the key says.
 pub(crate) fn signal(
     config: &Config,
-    pool: &Pool,
+    pool: &PoolConfig,
     permit: Option<Permit>,
     backend: BackendKey,
-    signal: Signal,
+    signal: BackendSignal,
 ) -> Result<bool, String> {
     let BackendKey { process_id, started: Some(started), transaction, query } = backend else {
         return Err("the pool's user may not see this process, so it can't be told from a later one".to_owned());
     };
     let function = match signal {
-        Signal::Cancel => "pg_cancel_backend",
-        Signal::Terminate => "pg_terminate_backend",
+        BackendSignal::Cancel => "pg_cancel_backend",
+        BackendSignal::Terminate => "pg_terminate_backend",
     };
     let same = |column: &str, moment: Option<u64>| match moment {
         Some(moment) => format!("(extract(epoch from {column}) * 1000000)::bigint = {moment}"),
@@ -81,8 +81,8 @@ pub(crate) fn signal(
     let (began, transacts) = (same("backend_start", Some(started)), same("xact_start", transaction));
     // A query that has ended must not lead to the cancel of the next one.
     let runs = match signal {
-        Signal::Cancel => format!("{} and state = 'active'", same("query_start", query)),
-        Signal::Terminate => "true".to_owned(),
+        BackendSignal::Cancel => format!("{} and state = 'active'", same("query_start", query)),
+        BackendSignal::Terminate => "true".to_owned(),
     };
     // The conditions are evaluated before the function is called.
     let text = format!(
@@ -127,7 +127,12 @@ impl Look {
 }
 
 /// Opens such a connection. `permit`: it is one of this node's share, which ends with the node's lease.
-pub(crate) fn open(config: &Config, pool: &Pool, application: &str, permit: Option<Permit>) -> Result<Look, String> {
+pub(crate) fn open(
+    config: &Config,
+    pool: &PoolConfig,
+    application: &str,
+    permit: Option<Permit>,
+) -> Result<Look, String> {
     let Login::As { user, password } = login(config, pool) else {
         return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
     };

@@ -4,7 +4,7 @@
 //! and user are not.
 
 use weir_admin::{RoleConnections, ServerCapacity};
-use weir_config::{Config, Pool};
+use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Error};
 
 use crate::activity::open;
@@ -17,7 +17,7 @@ const APPLICATION: &str = "weir capacity";
 const ROLES: usize = 50;
 
 /// Reads the limit and the connections of the pool's first server.
-pub(crate) fn read(config: &Config, pool: &Pool, permit: Option<Permit>) -> Result<ServerCapacity, String> {
+pub(crate) fn read(config: &Config, pool: &PoolConfig, permit: Option<Permit>) -> Result<ServerCapacity, String> {
     let mut look = open(config, pool, APPLICATION, permit)?;
     let mut ask = |query: &str| look.query(query).map_err(|error: Error| error.to_string());
     let limits = ask("select pg_catalog.current_setting('max_connections') as most, (select sum(setting::int) from \

@@ -7,7 +7,7 @@ mod report;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use weir_config::{Config, ConfigErrors, FileFormat, Finding, HostLimits, Severity, SslMode};
+use weir_config::{Config, ConfigErrors, ConfigFinding, FileFormat, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
 use crate::color::Color;
@@ -78,7 +78,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     report.findings.extend(missing_folder(config));
     report.findings.extend(ports_in_use(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
-    report.findings.extend(secrets.map(|text| Finding::of_file(Severity::Warning, file, text)));
+    report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
     report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
     if connects {
         let probed = probe::probe(config);
@@ -89,7 +89,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
 }
 
 /// Another program listens where this configuration would, so that the start would fail.
-fn ports_in_use(config: &Config, file: &Path) -> Vec<Finding> {
+fn ports_in_use(config: &Config, file: &Path) -> Vec<ConfigFinding> {
     let (listen, web) = (&config.listen, &config.web);
     let of = |section: &'static str, addresses: &[IpAddr], port: u16, reuse_port: bool| {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| (*address, port).into()).collect();
@@ -100,13 +100,13 @@ fn ports_in_use(config: &Config, file: &Path) -> Vec<Finding> {
     of_clients.chain(of("web", &web.addresses, web.port, false)).collect()
 }
 
-fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<String>) -> Finding {
+fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<String>) -> ConfigFinding {
     let key = format!("{section}.port");
     let (file, line) = config.locations.file_and_line(&key, &config.source);
     let by = by.unwrap_or_else(|| "another program".to_owned());
     let setting =
         if config.format == FileFormat::Ini { "listen_port".to_owned() } else { format!("port in [{section}]") };
-    Finding {
+    ConfigFinding {
         severity: Severity::Warning,
         file,
         line,
@@ -117,11 +117,11 @@ fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<S
 }
 
 /// The folder of the Unix socket is not there, so that the start would fail.
-fn missing_folder(config: &Config) -> Option<Finding> {
+fn missing_folder(config: &Config) -> Option<ConfigFinding> {
     const KEY: &str = "listen.unix_socket_dir";
     let folder = config.listen.unix_socket_dir.as_ref().filter(|folder| !folder.is_dir())?;
     let (file, line) = config.locations.file_and_line(KEY, &config.source);
-    Some(Finding {
+    Some(ConfigFinding {
         severity: Severity::Warning,
         file,
         line,
@@ -134,7 +134,7 @@ fn missing_folder(config: &Config) -> Option<Finding> {
 /// Why a file with mistakes can't be served: the mistakes, and further errors in the part that could be read.
 pub(crate) fn mistaken(config: Config, mistakes: &ConfigErrors) -> Failure {
     let known = mistakes.iter().count();
-    let mut lines: Vec<String> = findings_of_mistaken(config, mistakes).iter().map(Finding::to_string).collect();
+    let mut lines: Vec<String> = findings_of_mistaken(config, mistakes).iter().map(ConfigFinding::to_string).collect();
     if mistakes.omitted() > 0 {
         lines.insert(known, format!("and {} more", mistakes.omitted()));
     }
@@ -142,7 +142,7 @@ pub(crate) fn mistaken(config: Config, mistakes: &ConfigErrors) -> Failure {
 }
 
 /// The mistakes of a file, in their order, and after them the errors in the part that could be read.
-fn findings_of_mistaken(mut config: Config, mistakes: &ConfigErrors) -> Vec<Finding> {
+fn findings_of_mistaken(mut config: Config, mistakes: &ConfigErrors) -> Vec<ConfigFinding> {
     // A setting with a mistake is not checked again.
     let is_about =
         |side: &str| mistakes.iter().any(|mistake| mistake.key.as_ref().is_some_and(|k| k.starts_with(side)));
@@ -152,11 +152,11 @@ fn findings_of_mistaken(mut config: Config, mistakes: &ConfigErrors) -> Vec<Find
     if is_about("tls.server") {
         config.tls.server.mode = SslMode::Disable;
     }
-    mistakes.iter().map(Finding::from).chain(errors(&config, &load::facts())).collect()
+    mistakes.iter().map(ConfigFinding::from).chain(errors(&config, &load::facts())).collect()
 }
 
 /// The errors of a configuration that could be read.
-pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<Finding> {
+pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<ConfigFinding> {
     let web = web_tls(config).err().map(|error| about_tls(config, TlsFinding::Error(error.to_string())));
     let tls = weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found));
     let all = weir_config::review(config, facts).into_iter().chain(web).chain(tls);
@@ -164,10 +164,10 @@ pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<Finding> {
 }
 
 /// A finding about keys and certificates; its text contains their file.
-fn about_tls(config: &Config, found: TlsFinding) -> Finding {
+fn about_tls(config: &Config, found: TlsFinding) -> ConfigFinding {
     let (severity, text) = match found {
         TlsFinding::Error(text) => (Severity::Error, text),
         TlsFinding::Warning(text) => (Severity::Warning, text),
     };
-    Finding::of_file(severity, &config.source, text)
+    ConfigFinding::of_file(severity, &config.source, text)
 }

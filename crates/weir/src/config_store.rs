@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, Author, BackendKey, CertificateExpiry, ChangeError, ChangeRequest, ConfigAccess, Persisted,
-    PoolTestResult, Rehearsal, ServerCapacity, Signal,
+    Activity, Adopted, Author, BackendKey, BackendSignal, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest,
+    ConfigAccess, Persisted, PoolTestResult, ServerCapacity,
 };
 use weir_base::Target;
 use weir_config::{
-    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, Pool, Restore,
-    Severity, rewrite,
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, PoolConfig,
+    Restore, Severity, rewrite,
 };
 use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
@@ -336,17 +336,17 @@ impl ConfigAccess for ConfigStore {
         weir_runtime::certificate_expiries(config)
     }
 
-    fn rehearse(&self, edit: &Edit) -> Result<Rehearsal, ChangeError> {
+    fn preview(&self, edit: &Edit) -> Result<ChangePreview, ChangeError> {
         let current = self.current();
         self.check_unchanged(&current)?;
         match self.plan(&current, edit) {
-            Ok(plan) => plan.check_secrets().map(|()| rehearsal(&current.config, &plan.config)),
-            Err(ChangeError::SecretsNeeded(secrets)) => Ok(Rehearsal { secrets, ..Rehearsal::default() }),
+            Ok(plan) => plan.check_secrets().map(|()| preview(&current.config, &plan.config)),
+            Err(ChangeError::SecretsNeeded(secrets)) => Ok(ChangePreview { secrets, ..ChangePreview::default() }),
             Err(why) => Err(why),
         }
     }
 
-    fn rehearse_reload(&self) -> Result<Rehearsal, String> {
+    fn preview_reload(&self) -> Result<ChangePreview, String> {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let next = match current.shared() {
@@ -354,7 +354,7 @@ impl ConfigAccess for ConfigStore {
             Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
-        Ok(rehearsal(&current.config, &next))
+        Ok(preview(&current.config, &next))
     }
 
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
@@ -383,19 +383,19 @@ impl ConfigAccess for ConfigStore {
 
     fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
         let config = self.current().config.clone();
-        let at = Pool { targets: vec![server.clone()], ..served(&config, pool)? };
+        let at = PoolConfig { targets: vec![server.clone()], ..served(&config, pool)? };
         capacity::read(&config, &at, self.permit(pool)?)
     }
 
-    fn signal(&self, pool: &str, backend: BackendKey, signal: Signal) -> Result<bool, String> {
+    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
         let config = self.current().config.clone();
         activity::signal(&config, &served(&config, pool)?, self.permit(pool)?, backend, signal)
     }
 }
 
-fn rehearsal(before: &Config, after: &Config) -> Rehearsal {
+fn preview(before: &Config, after: &Config) -> ChangePreview {
     let (changes, differences) = (weir_config::changes(before, after), weir_config::differences(before, after));
-    Rehearsal { changes, differences, secrets: Vec::new() }
+    ChangePreview { changes, differences, secrets: Vec::new() }
 }
 
 fn nowhere() -> Written {
@@ -433,12 +433,12 @@ fn restored_text(text: &str, restore: &Restore) -> Result<String, ChangeError> {
 }
 
 /// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.
-fn served(config: &Config, name: &str) -> Result<Pool, String> {
+fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
     if let Some(pool) = config.pools.get(name) {
-        return Ok(Pool::clone(pool));
+        return Ok(PoolConfig::clone(pool));
     }
     let fallback = config.fallback.as_ref().ok_or_else(|| format!("no such pool: {name}"))?;
-    Ok(Pool { database: name.to_owned(), ..Pool::clone(fallback) })
+    Ok(PoolConfig { database: name.to_owned(), ..PoolConfig::clone(fallback) })
 }
 
 fn has(config: &Config, pool: &str) -> bool {

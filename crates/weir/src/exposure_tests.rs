@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use weir_config::{
-    Assignment, Config, Edit, Edits, Keys, Operation, Pool, SetError, Value, apply_tls, describe, find_exposure,
+    Assignment, Config, Edit, Edits, Keys, Operation, PoolConfig, SetError, Value, apply_tls, describe, find_exposure,
     find_password_source, is_settable, load_with, pool_key_table, set, show,
 };
 
@@ -220,7 +220,7 @@ fn try_logins(config: &Config, tried: &mut BTreeSet<String>) {
                 if !tried.insert(format!("{how:?}")) || !target.to_string().starts_with("127.0.0.") {
                     continue;
                 }
-                let at = Pool { targets: vec![target.clone()], ..Pool::clone(&pool) };
+                let at = PoolConfig { targets: vec![target.clone()], ..PoolConfig::clone(&pool) };
                 for _method in [CLEARTEXT, MD5, SASL] {
                     assert!(ask(config, &at, &user, password.as_deref()).is_err(), "no login ends well there");
                 }

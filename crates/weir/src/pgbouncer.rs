@@ -102,8 +102,8 @@ fn start(file: &Path, arguments: Arguments) -> Result<(), Failure> {
     process::take_name("pgbouncer");
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
-    let predecessor = if arguments.reboot { upgrade::predecessor(&config)? } else { None };
-    serve::serve(store, config, Start { predecessor, ..Start::new(run_mode, console) })
+    let old_process = if arguments.reboot { upgrade::old_process(&config)? } else { None };
+    serve::serve(store, config, Start { old_process, ..Start::new(run_mode, console) })
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use weir_admin::PoolTestResult;
 use weir_base::Host;
-use weir_config::{Config, Encryption, LoginFailure, Pool, ServerPassword};
-use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
+use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword};
+use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
 use weir_runtime::ServerTls;
 
 use crate::cluster::Permit;
@@ -39,7 +39,7 @@ pub(crate) enum Login {
 }
 
 /// Tests one pool: what its server reports, or why it failed. `permit`: the connection is one of this node's share.
-pub(crate) fn test_pool(config: &Config, pool: &Pool, permit: Option<&Permit>) -> Result<PoolTestResult, String> {
+pub(crate) fn test_pool(config: &Config, pool: &PoolConfig, permit: Option<&Permit>) -> Result<PoolTestResult, String> {
     let timeout = permit.map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
     match login(config, pool) {
         Login::As { user, password } => {
@@ -54,7 +54,7 @@ pub(crate) fn test_pool(config: &Config, pool: &Pool, permit: Option<&Permit>) -
 
 /// The pool's own user, or else the first listed one whose password is known: a server that asks for passwords gets
 /// that of one client, not one after the other. The console's users are left out, as no server needs to know them.
-pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
+pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
     if let Some(user) = &pool.user {
         let password = match config.server_password(pool) {
             ServerPassword::Known(password) => Some(password.to_owned()),
@@ -84,7 +84,7 @@ pub(crate) struct TestError {
 /// Tests a pool's server as this user. An error contains the server's address.
 pub(crate) fn ask(
     config: &Config,
-    pool: &Pool,
+    pool: &PoolConfig,
     user: &str,
     password: Option<&str>,
 ) -> Result<PoolTestResult, TestError> {
@@ -94,7 +94,7 @@ pub(crate) fn ask(
 fn ask_with_timeout(
     timeout: Duration,
     config: &Config,
-    pool: &Pool,
+    pool: &PoolConfig,
     login: (&str, Option<&str>),
 ) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
@@ -107,7 +107,7 @@ fn ask_with_timeout(
 pub(crate) fn connect(
     timeout: Duration,
     config: &Config,
-    pool: &Pool,
+    pool: &PoolConfig,
     login: (&str, Option<&str>),
     options: &[(&str, &str)],
 ) -> Result<Connection, TestError> {
@@ -117,12 +117,12 @@ pub(crate) fn connect(
 fn log_in(
     timeout: Duration,
     config: &Config,
-    pool: &Pool,
+    pool: &PoolConfig,
     (user, password): (&str, Option<&str>),
     options: &[(&str, &str)],
 ) -> Result<(Connection, bool), TestError> {
     let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false, lacks_password: false })?;
-    let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
+    let mut params = ConnectParams::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
     params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
@@ -133,7 +133,7 @@ fn log_in(
 }
 
 impl TestError {
-    fn new(pool: &Pool, user: &str, error: &Error) -> TestError {
+    fn new(pool: &PoolConfig, user: &str, error: &Error) -> TestError {
         // Invalid authorization specification (PostgreSQL, appendix A).
         let about_user = error.sqlstate().is_some_and(|code| code.starts_with("28"));
         let lacks_password = matches!(error, Error::NoPassword(_));
@@ -146,7 +146,7 @@ struct LoginAttempt<'a> {
     config: &'a Config,
     tls: &'a ServerTls,
     host: &'a Host,
-    params: Params,
+    params: ConnectParams,
 }
 
 impl LoginAttempt<'_> {
@@ -162,8 +162,8 @@ impl LoginAttempt<'_> {
         }
     }
 
-    fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, LoginFailure)> {
-        let other = |error| (error, LoginFailure::Other);
+    fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, FailedAttempt)> {
+        let other = |error| (error, FailedAttempt::Other);
         let mut connection = Connection::open(&self.params).map_err(other)?;
         // A Unix socket is never encrypted, as for the pools.
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
@@ -180,14 +180,14 @@ impl LoginAttempt<'_> {
                 params.binding = shown.binding;
                 Ok(Box::new(stream) as Box<dyn Transport>)
             };
-            connection = connection.encrypt(begin).map_err(|error| (error, LoginFailure::Handshake))?;
+            connection = connection.encrypt(begin).map_err(|error| (error, FailedAttempt::Handshake))?;
         } else if asks && encryption == Encryption::Required {
             return Err(other(Error::Login("server refused SSL".to_owned())));
         }
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
             // Only errors of this class depend on encryption (pg_hba.conf).
-            Err(error) if error.sqlstate() == Some("28000") => Err((error, LoginFailure::Refused { encrypted })),
+            Err(error) if error.sqlstate() == Some("28000") => Err((error, FailedAttempt::Refused { encrypted })),
             Err(error) => Err(other(error)),
         }
     }

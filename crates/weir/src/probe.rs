@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_admin::PoolTestResult;
-use weir_config::{Config, Finding, Pool, ServerPassword, Severity, max_servers};
+use weir_config::{Config, ConfigFinding, PoolConfig, ServerPassword, Severity, max_servers};
 
 use crate::pool_test::{Login, TestError, ask, login};
 
@@ -16,7 +16,7 @@ pub(crate) struct ProbeResult {
     /// A header, and one row for each pool.
     pub(crate) table: Vec<Vec<String>>,
     /// The errors and warnings.
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<ConfigFinding>,
 }
 
 /// Tests the server of each pool.
@@ -66,7 +66,7 @@ pub(crate) fn probe(config: &Config) -> ProbeResult {
 type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
 /// Tests the server of a pool; none if no login is known. That the server does not know a listed user is no error.
-fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
+fn try_login(config: &Config, pool: &PoolConfig) -> Option<Tried> {
     let Login::As { user, password } = login(config, pool) else { return None };
     let tried = ask(config, pool, &user, password.as_deref()).map_err(|error| judged(config, pool, &error));
     Some((user, tried))
@@ -74,7 +74,7 @@ fn try_login(config: &Config, pool: &Pool) -> Option<Tried> {
 
 /// How much the error of a test matters, and what it says. A pool may log in where a test can't: with what its clients'
 /// logins provide.
-fn judged(config: &Config, pool: &Pool, error: &TestError) -> (Severity, String) {
+fn judged(config: &Config, pool: &PoolConfig, error: &TestError) -> (Severity, String) {
     let (name, text) = (&pool.name, &error.text);
     let source = match config.server_password(pool) {
         ServerPassword::Clients => Some("the pool has it when this user has logged in to Weir as a client"),
@@ -91,14 +91,14 @@ fn judged(config: &Config, pool: &Pool, error: &TestError) -> (Severity, String)
 }
 
 impl ProbeResult {
-    fn find(&mut self, config: &Config, pool: &Pool, severity: Severity, text: String) {
+    fn find(&mut self, config: &Config, pool: &PoolConfig, severity: Severity, text: String) {
         let key = format!("pools.{}", pool.name);
         let (file, line) = config.locations.file_and_line(&key, &config.source);
-        self.findings.push(Finding { severity, file, line, key: Some(key), help: help(&text), text });
+        self.findings.push(ConfigFinding { severity, file, line, key: Some(key), help: help(&text), text });
     }
 }
 
-/// What to do about a server's answer, or about its silence.
+/// What to do about a server's answer, or about none.
 fn help(text: &str) -> Option<String> {
     let known = [
         ("Connection refused", "start PostgreSQL there, or correct host and port of the pool"),
@@ -114,13 +114,13 @@ fn help(text: &str) -> Option<String> {
     known.into_iter().find(|(part, _)| text.contains(part)).map(|(_, help)| help.to_owned())
 }
 
-fn row(pool: &Pool, user: &str, answer: &str, version: &str, servers: &str, room: &str) -> Vec<String> {
+fn row(pool: &PoolConfig, user: &str, answer: &str, version: &str, servers: &str, room: &str) -> Vec<String> {
     [&pool.name, user, answer, version, servers, room].map(str::to_owned).to_vec()
 }
 
 /// The limit of the pools' connections, by server.
 fn servers_by_address(config: &Config) -> BTreeMap<String, u64> {
-    let mut pools: BTreeMap<String, BTreeMap<String, Arc<Pool>>> = BTreeMap::new();
+    let mut pools: BTreeMap<String, BTreeMap<String, Arc<PoolConfig>>> = BTreeMap::new();
     for (name, pool) in &config.pools {
         pools.entry(pool.target().to_string()).or_default().insert(name.clone(), pool.clone());
     }

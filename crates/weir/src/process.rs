@@ -51,7 +51,7 @@ pub(crate) enum Other {
 
 impl PidFile {
     /// Another process has been taken over from: the file has our process id from now on.
-    pub(crate) fn take_over(path: &Path) -> Result<PidFile, Failure> {
+    pub(crate) fn replace(path: &Path) -> Result<PidFile, Failure> {
         let written = fs::write(path, format!("{}\n", getpid()));
         written.map_err(|error| unwritten(path, &error))?;
         Ok(PidFile(path.to_owned()))

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_config::{Config, Finding, HostLimits, Severity};
-use weir_runtime::{Bound, Inherited, LogTarget, Options, Predecessor, Running, Signals, StartError, VERSION};
-use weir_web::{FaultWatch, Timeouts, Tls, Versions, Web};
+use weir_config::{Config, ConfigFinding, HostLimits, Severity};
+use weir_runtime::{Bound, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION};
+use weir_web::{FaultWatch, Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
 use crate::cluster::{self, Nodes};
@@ -40,7 +40,7 @@ pub(crate) struct Start {
     pub(crate) run_mode: RunMode,
     pub(crate) console: Console,
     /// The process that this one takes over from.
-    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) old_process: Option<OldProcess>,
     /// Called when clients may come.
     pub(crate) serving: Box<dyn FnOnce()>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Start {
 impl Start {
     /// On the terminal, and from nothing.
     pub(crate) fn new(run_mode: RunMode, console: Console) -> Start {
-        Start { run_mode, console, predecessor: None, serving: Box::new(|| {}) }
+        Start { run_mode, console, old_process: None, serving: Box::new(|| {}) }
     }
 }
 
@@ -70,16 +70,16 @@ pub(crate) fn open(
 
 /// Serves `config`, whose file is `store`'s.
 pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Result<(), Failure> {
-    let Start { run_mode, console, predecessor, serving } = start;
+    let Start { run_mode, console, old_process, serving } = start;
     let warnings = review(&config, &load::facts(), console)?;
     config.warnings.extend(warnings);
-    let other = if predecessor.is_some() { Other::TakenOver } else { Other::None };
+    let other = if old_process.is_some() { Other::TakenOver } else { Other::None };
     // Of a process that takes over: written when it has.
     let pid_file = Rc::new(Cell::new(process::prepare(&config, run_mode, other)?));
     let (taken, path) = (pid_file.clone(), config.process.pid_file.clone().filter(|_| other == Other::TakenOver));
     let serving = move || {
         if let Some(path) = path {
-            match PidFile::take_over(&path) {
+            match PidFile::replace(&path) {
                 Ok(file) => taken.set(Some(file)),
                 // The process serves all the same.
                 Err(Failure::Message(text)) => eprintln!("weir: warning: {text}"),
@@ -99,7 +99,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
     }
     let (changes, history) = (store.clone(), store.clone());
     let tls = web_tls(&config).map_err(Failure::of)?;
-    let options = Options {
+    let options = ServeOptions {
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
         change: Some(Arc::new(move |change, fit| changes.change(change, fit))),
@@ -107,12 +107,12 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
-        predecessor,
+        old_process,
         serving: Box::new(serving),
         ready: Box::new(move |running| {
             let watcher = Watcher::start(&config, store.clone(), running.handle())?;
             let web = start_web(&config, running, (store.clone(), versions), tls)?;
-            running.offer_web(web.iter().flat_map(Web::listeners).collect());
+            running.offer_web(web.iter().flat_map(WebServer::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -143,17 +143,17 @@ fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<Vec<S
             Severity::Error | Severity::Note => {}
         }
     }
-    let errors: Vec<_> = check::errors(config, facts).iter().map(Finding::to_string).collect();
+    let errors: Vec<_> = check::errors(config, facts).iter().map(ConfigFinding::to_string).collect();
     if errors.is_empty() { Ok(for_log) } else { Err(Failure::Messages(errors)) }
 }
 
 /// The one note that is printed at each start: the default of `max_clients` is more than descriptors allow.
-fn is_about_fewer_clients(finding: &Finding) -> bool {
+fn is_about_fewer_clients(finding: &ConfigFinding) -> bool {
     finding.text.contains("clients will be served")
 }
 
 /// Reads the configuration and the control plane's certificate again; applies both or neither.
-fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
+fn reload(store: Arc<ConfigStore>, tls: Option<Arc<WebTls>>) -> weir_runtime::Reload {
     Arc::new(move |reread| {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
         let config = store.reload(reread)?;
@@ -167,8 +167,8 @@ fn start_web(
     config: &Config,
     running: &mut Running,
     (store, versions): (Arc<ConfigStore>, Versions),
-    tls: Option<Arc<Tls>>,
-) -> Result<Option<Web>, StartError> {
+    tls: Option<Arc<WebTls>>,
+) -> Result<Option<WebServer>, StartError> {
     if config.web.addresses.is_empty() {
         return Ok(None);
     }
@@ -177,7 +177,7 @@ fn start_web(
     let control = running.handle().control();
     let timeouts = Timeouts::default();
     let inherited = running.take_web();
-    let options = weir_web::Options {
+    let options = weir_web::WebOptions {
         addresses,
         inherited,
         tls,
@@ -190,7 +190,7 @@ fn start_web(
         timeouts,
         version: VERSION,
     };
-    Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
+    WebServer::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 
 /// Without a control plane a thread looks for what is wrong with Weir itself.
@@ -204,13 +204,13 @@ fn watch_faults(config: &Config, running: &Running, store: Arc<ConfigStore>) -> 
 }
 
 /// Prints one line when clients may connect.
-fn announce(bound: &Bound, config: &Config, web: Option<&Web>) {
+fn announce(bound: &Bound, config: &Config, web: Option<&WebServer>) {
     let tcp = bound.tcp.iter().map(ToString::to_string);
     let unix = bound.unix.iter().map(|path| path.display().to_string());
     let places = tcp.chain(unix).collect::<Vec<_>>().join(", ");
     let pools = config.pools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let scheme = if config.web.tls_cert_file.is_some() { "https" } else { "http" };
-    let api = web.into_iter().flat_map(Web::bound).map(|address| format!("; API on {scheme}://{address}"));
+    let api = web.into_iter().flat_map(WebServer::bound).map(|address| format!("; API on {scheme}://{address}"));
     let api: String = api.collect();
     eprintln!("weir {}: ready on {places}; pools: {pools}{api}", env!("CARGO_PKG_VERSION"));
 }

@@ -89,7 +89,7 @@ impl Settings {
     }
 }
 
-/// What a node tells others about its configuration.
+/// What a node publishes about its configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Status {
     /// The revision in force; 0: the node's own file only.

@@ -44,7 +44,7 @@ fn lines(answer: &Value, most: usize) -> Vec<String> {
 }
 
 fn nodes(answer: &Value) -> Vec<String> {
-    let titles = ["node", "state", "version", "config", "share", "lacks", "heartbeat", "why not the newest config"];
+    let titles = ["node", "state", "version", "config", "share", "shortfall", "heartbeat", "why not the newest config"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     let newest = list(answer, "nodes").iter().map(|node| number(node, "config_revision")).max().unwrap_or(0);
     rows.extend(list(answer, "nodes").iter().map(|node| {
@@ -64,7 +64,7 @@ fn nodes(answer: &Value) -> Vec<String> {
             text(node, "version"),
             config,
             sum("share"),
-            sum("lacks"),
+            sum("shortfall"),
             heartbeat,
             why,
         ]
@@ -74,18 +74,18 @@ fn nodes(answer: &Value) -> Vec<String> {
 
 /// The pools that lack the most first; a line for the sum of each, then one for each node.
 fn pools(answer: &Value, most: usize) -> Vec<String> {
-    let titles = ["pool", "node", "budget", "share", "floor", "lacks", "oldest wait"];
+    let titles = ["pool", "node", "budget", "share", "floor", "shortfall", "oldest wait"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     let mut pools: Vec<&Value> = list(answer, "pools").iter().collect();
-    pools.sort_by_key(|pool| std::cmp::Reverse(sum(pool, "lacks")));
+    pools.sort_by_key(|pool| std::cmp::Reverse(sum(pool, "shortfall")));
     for pool in pools.iter().take(most) {
         let shares = list(pool, "shares");
-        let sums = ["share", "floor", "lacks"].map(|key| sum(pool, key).to_string());
+        let sums = ["share", "floor", "shortfall"].map(|key| sum(pool, key).to_string());
         let oldest = shares.iter().filter_map(|share| share["oldest_wait_seconds"].as_f64()).fold(0.0, f64::max);
         let head = [text(pool, "name"), "(all)".to_owned(), number(pool, "budget").to_string()];
         rows.push(head.into_iter().chain(sums).chain([time(Some(oldest * 1e3))]).collect());
         rows.extend(shares.iter().map(|share| {
-            let figures = ["share", "floor", "lacks"].map(|key| number(share, key).to_string());
+            let figures = ["share", "floor", "shortfall"].map(|key| number(share, key).to_string());
             let oldest = time(share["oldest_wait_seconds"].as_f64().map(|seconds| seconds * 1e3));
             let head = [String::new(), text(share, "node"), String::new()];
             head.into_iter().chain(figures).chain([oldest]).collect()
@@ -125,8 +125,8 @@ mod tests {
             "heartbeat_unchanged_seconds": 0.0})
     }
 
-    fn share(node: &str, share: u32, lacks: u32, oldest: f64) -> Value {
-        json!({"node": node, "share": share, "floor": 1, "lacks": lacks, "oldest_wait_seconds": oldest})
+    fn share(node: &str, share: u32, shortfall: u32, oldest: f64) -> Value {
+        json!({"node": node, "share": share, "floor": 1, "shortfall": shortfall, "oldest_wait_seconds": oldest})
     }
 
     #[test]

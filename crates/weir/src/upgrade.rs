@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_config::Config;
-use weir_runtime::{NotTaken, Predecessor, upgrade_socket};
+use weir_runtime::{NoOldProcess, OldProcess, upgrade_socket};
 
 use crate::failure::Failure;
 use crate::process::RunMode;
@@ -54,15 +54,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The process that serves a configuration now, for one that would also do without: none, if there is none.
-pub(crate) fn predecessor(config: &Config) -> Result<Option<Predecessor>, Failure> {
+pub(crate) fn old_process(config: &Config) -> Result<Option<OldProcess>, Failure> {
     let user = config.process.user.as_deref();
-    match Predecessor::ask(&upgrade_socket(&config.listen, user), user) {
+    match OldProcess::ask(&upgrade_socket(&config.listen, user), user) {
         Ok(old) => Ok(Some(old)),
-        Err(NotTaken::Absent) => {
+        Err(NoOldProcess::Absent) => {
             eprintln!("weir: old process not found, try to continue normally");
             Ok(None)
         }
-        Err(NotTaken::Refused(why)) => Err(Failure::Message(format!("can't take over: {why}"))),
+        Err(NoOldProcess::Refused(why)) => Err(Failure::Message(format!("can't take over: {why}"))),
     }
 }
 
@@ -71,8 +71,8 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let (store, config) = serve::open(&arguments.file, |_| {})?;
     let user = config.process.user.as_deref();
     let socket = upgrade_socket(&config.listen, user);
-    let old = Predecessor::ask(&socket, user).map_err(|why| {
-        let start = if matches!(why, NotTaken::Absent) { "; start one with: weir serve FILE" } else { "" };
+    let old = OldProcess::ask(&socket, user).map_err(|why| {
+        let start = if matches!(why, NoOldProcess::Absent) { "; start one with: weir serve FILE" } else { "" };
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;
     let (report, mut old) = (arguments.report, old);
@@ -97,7 +97,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let start = Start::new(RunMode::Foreground, Console::Verbose);
-    serve::serve(store, config, Start { predecessor: Some(old), serving: Box::new(serving), ..start })
+    serve::serve(store, config, Start { old_process: Some(old), serving: Box::new(serving), ..start })
 }
 
 /// Starts the process that takes over, and waits until it serves.

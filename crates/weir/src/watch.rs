@@ -47,11 +47,11 @@ impl Watcher {
         }
         let ended = Arc::new(AtomicBool::new(false));
         let stop = ended.clone();
-        let mut looks = Looks::new(look(&store));
+        let mut states = FileStates::new(look(&store));
         let watch = move || {
             while !stop.load(Ordering::Acquire) {
                 thread::park_timeout(PAUSE);
-                let Some(changed) = looks.settle(look(&store)) else { continue };
+                let Some(changed) = states.settle(look(&store)) else { continue };
                 let own = changed.iter().any(|path| path == store.file());
                 handle.signal(Signal::Reread(if own { Reread::All } else { Reread::Named }));
             }
@@ -73,7 +73,7 @@ impl Drop for Watcher {
     }
 }
 
-/// Looks at the files that the configuration in force names.
+/// FileStates at the files that the configuration in force names.
 fn look(store: &ConfigStore) -> Marks {
     store.watched_files().into_iter().map(|path| (path.clone(), mark(&path))).collect()
 }
@@ -86,14 +86,14 @@ fn mark(path: &PathBuf) -> Mark {
 }
 
 /// What was seen, and what a reload has had.
-struct Looks {
+struct FileStates {
     tried: Marks,
     last: Marks,
 }
 
-impl Looks {
-    fn new(first: Marks) -> Looks {
-        Looks { tried: first.clone(), last: first }
+impl FileStates {
+    fn new(first: Marks) -> FileStates {
+        FileStates { tried: first.clone(), last: first }
     }
 
     /// Takes the next look; returns the files that have changed since the last reload, if all of them look as they did
@@ -128,23 +128,23 @@ mod tests {
 
     #[test]
     fn a_change_is_reported_once_when_the_file_looks_the_same_twice() {
-        let mut looks = Looks::new(marks(&[("a", 1), ("b", 1)]));
-        assert_eq!(looks.settle(marks(&[("a", 1), ("b", 1)])), None);
-        assert_eq!(looks.settle(marks(&[("a", 2), ("b", 1)])), None, "it may be half-written");
-        assert_eq!(looks.settle(marks(&[("a", 3), ("b", 1)])), None);
-        assert_eq!(looks.settle(marks(&[("a", 3), ("b", 1)])), Some(vec!["a".into()]));
-        assert_eq!(looks.settle(marks(&[("a", 3), ("b", 1)])), None, "an invalid file is tried once");
+        let mut states = FileStates::new(marks(&[("a", 1), ("b", 1)]));
+        assert_eq!(states.settle(marks(&[("a", 1), ("b", 1)])), None);
+        assert_eq!(states.settle(marks(&[("a", 2), ("b", 1)])), None, "it may be half-written");
+        assert_eq!(states.settle(marks(&[("a", 3), ("b", 1)])), None);
+        assert_eq!(states.settle(marks(&[("a", 3), ("b", 1)])), Some(vec!["a".into()]));
+        assert_eq!(states.settle(marks(&[("a", 3), ("b", 1)])), None, "an invalid file is tried once");
     }
 
     #[test]
     fn a_missing_file_waits_for_its_successor_and_a_new_name_is_no_change() {
-        let mut looks = Looks::new(marks(&[("a", 1)]));
-        assert_eq!((looks.settle(marks(&[("a", 0)])), looks.settle(marks(&[("a", 0)]))), (None, None));
-        assert_eq!(looks.settle(marks(&[("a", 2), ("c", 1)])), None);
-        assert_eq!(looks.settle(marks(&[("a", 2), ("c", 1)])), Some(vec!["a".into()]));
-        assert_eq!(looks.settle(marks(&[("c", 1)])), None);
-        assert_eq!(looks.settle(marks(&[("c", 2)])), None);
-        assert_eq!(looks.settle(marks(&[("c", 2)])), Some(vec!["c".into()]));
+        let mut states = FileStates::new(marks(&[("a", 1)]));
+        assert_eq!((states.settle(marks(&[("a", 0)])), states.settle(marks(&[("a", 0)]))), (None, None));
+        assert_eq!(states.settle(marks(&[("a", 2), ("c", 1)])), None);
+        assert_eq!(states.settle(marks(&[("a", 2), ("c", 1)])), Some(vec!["a".into()]));
+        assert_eq!(states.settle(marks(&[("c", 1)])), None);
+        assert_eq!(states.settle(marks(&[("c", 2)])), None);
+        assert_eq!(states.settle(marks(&[("c", 2)])), Some(vec!["c".into()]));
     }
 
     #[test]

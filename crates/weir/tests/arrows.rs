@@ -11,6 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 mod imports;
+mod public_types;
 
 use imports::{Sources, circles, imports, methods_of, shown, with_calls};
 

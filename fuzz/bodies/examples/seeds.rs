@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_pgwire::{Column, ColumnType, ErrorFields, Of, put_back, put_front};
+use weir_pgwire::{ErrorFields, Of, ResultColumn, ResultColumnType, put_back, put_front};
 
 fn main() -> io::Result<()> {
     texts()?;
@@ -99,7 +99,7 @@ fn messages() -> io::Result<()> {
         message(put_front::terminate),
     ];
     all("frontend", front.iter().map(Vec::as_slice))?;
-    let column = Column { name: "x", kind: ColumnType::Text };
+    let column = ResultColumn { name: "x", kind: ResultColumnType::Text };
     let fields =
         ErrorFields { severity: "ERROR", sqlstate: "42601", message: "syntax error", detail: Some("d"), hint: None };
     let back = [
@@ -172,7 +172,7 @@ fn exchanges() -> io::Result<()> {
     let answer = [
         message(put_back::parse_complete),
         message(put_back::bind_complete),
-        message(|b| put_back::row_description(b, &[Column { name: "x", kind: ColumnType::Text }; 2])),
+        message(|b| put_back::row_description(b, &[ResultColumn { name: "x", kind: ResultColumnType::Text }; 2])),
         row,
         message(|b| put_back::command_complete(b, "SELECT 1")),
         message(|b| put_back::ready(b, b'I')),

@@ -50,7 +50,8 @@ pub(crate) fn auth_query(data: &[u8]) {
     assert!(!whole.starts_with("answer") || count(&replies, b'Z') > 0, "an answer without an end");
 }
 
-const COLUMN: weir_pgwire::Column<'_> = weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text };
+const COLUMN: weir_pgwire::ResultColumn<'_> =
+    weir_pgwire::ResultColumn { name: "x", kind: weir_pgwire::ResultColumnType::Text };
 
 /// How a lookup ends, as text.
 fn ask(replies: &[u8], cuts: &[usize]) -> String {

@@ -183,5 +183,8 @@ fn fields<'a>(severity: &'a str, sqlstate: &'a str, message: &'a str) -> ErrorFi
 }
 
 fn columns(out: &mut Vec<u8>) {
-    put_back::row_description(out, &[weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text }]);
+    put_back::row_description(
+        out,
+        &[weir_pgwire::ResultColumn { name: "x", kind: weir_pgwire::ResultColumnType::Text }],
+    );
 }

@@ -7,9 +7,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Host, Peer, PoolMode, Span, Target, Time, WorkerId};
-use weir_config::{Config, Method, Pool, SslMode};
-use weir_engine::port::{Answer, Gone, Input, Signal};
+use weir_base::{ClientAddr, ConnId, Host, PoolMode, Span, Target, Time, WorkerId};
+use weir_config::{Config, Method, PoolConfig, SslMode};
+use weir_engine::port::{Gone, Input, Signal, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::startup::{self, First};
 use weir_pgwire::{backend, put_back, put_front};
@@ -26,7 +26,7 @@ const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
 const MAX_CONNECTIONS: usize = 24;
 
 struct Client {
-    peer: Peer,
+    conn: ConnId,
     /// A text that only this client's queries hold.
     mark: String,
     waiting: Vec<u8>,
@@ -41,7 +41,7 @@ struct Client {
 }
 
 struct ServerEnd {
-    peer: Peer,
+    conn: ConnId,
     backend: Backend,
     /// The bytes that arrived before its startup packet was complete.
     first: Vec<u8>,
@@ -99,14 +99,14 @@ fn config(size: u8, mode: PoolMode) -> Config {
     config.limits.size = size.into();
     config.limits.min_size = 0;
     let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
-    let pool = Pool {
+    let pool = PoolConfig {
         name: "db".into(),
         targets: vec![target],
         database: "db".into(),
         mode,
         on_dirty: config.on_dirty,
         limits: config.limits.clone(),
-        ..Pool::default()
+        ..PoolConfig::default()
     };
     config.pools.insert("db".into(), Arc::new(pool));
     config
@@ -146,34 +146,34 @@ impl World<'_> {
         loop {
             if let Some((message, socket)) = self.port.messages.pop_front() {
                 self.engine.handle(self.now, Input::Message { from: WorkerId(0), message, socket }, &mut self.port);
-            } else if let Some(peer) = self.port.detaches.pop_front() {
-                self.engine.handle(self.now, Input::Detached { peer }, &mut self.port);
+            } else if let Some(conn) = self.port.detaches.pop_front() {
+                self.engine.handle(self.now, Input::Detached { conn }, &mut self.port);
             } else {
                 break;
             }
         }
         self.engine.inspect().check();
-        for (peer, bytes) in std::mem::take(&mut self.port.sent) {
-            self.received(peer, &bytes);
+        for (conn, bytes) in std::mem::take(&mut self.port.sent) {
+            self.received(conn, &bytes);
         }
         let port = &self.port;
-        self.clients.retain(|client| port.is_alive(client.peer));
-        self.servers.retain(|server| port.is_alive(server.peer));
+        self.clients.retain(|client| port.is_alive(client.conn));
+        self.servers.retain(|server| port.is_alive(server.conn));
     }
 
-    fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.port.input.clear();
             self.port.input.extend_from_slice(bytes);
-            self.input(Input::Bytes { peer, bytes });
+            self.input(Input::Bytes { conn, bytes });
         }
     }
 
-    /// Delivers sent bytes to their peer.
-    fn received(&mut self, peer: Peer, bytes: &[u8]) {
-        if let Some(server) = self.servers.iter_mut().find(|server| server.peer == peer) {
+    /// Delivers sent bytes to their connection.
+    fn received(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some(server) = self.servers.iter_mut().find(|server| server.conn == conn) {
             server.receives(bytes);
-        } else if let Some(client) = self.clients.iter_mut().find(|client| client.peer == peer) {
+        } else if let Some(client) = self.clients.iter_mut().find(|client| client.conn == conn) {
             client.receives(bytes);
         }
     }
@@ -184,10 +184,10 @@ impl World<'_> {
             return;
         }
         self.made += 1;
-        let peer = self.port.peer();
+        let conn = self.port.conn();
         let mark = format!("client {};", self.made);
         self.clients.push(Client {
-            peer,
+            conn,
             mark,
             waiting: Vec::new(),
             asked: Stream::default(),
@@ -198,7 +198,7 @@ impl World<'_> {
             blocked: false,
         });
         let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
-        self.input(Input::Accepted { peer, from });
+        self.input(Input::Accepted { conn, from });
         let mut first = Vec::new();
         if good {
             put_front::startup(&mut first, &[("user", "ann"), ("database", "db")], 0);
@@ -212,7 +212,7 @@ impl World<'_> {
             );
             first.extend_from_slice(self.tape.some());
         }
-        self.bytes(peer, &first);
+        self.bytes(conn, &first);
     }
 
     fn client(&mut self, index: usize) -> Option<&mut Client> {
@@ -246,15 +246,15 @@ impl World<'_> {
     }
 
     fn client_sends(&mut self, index: usize, size: usize) {
-        let Some(peer) = self.client(index).map(|client| client.peer) else { return };
-        if !self.port.is_read(peer) {
+        let Some(conn) = self.client(index).map(|client| client.conn) else { return };
+        if !self.port.is_read(conn) {
             return;
         }
         let Some(client) = self.client(index) else { return };
         let size = size.min(client.waiting.len());
         let piece: Vec<u8> = client.waiting.drain(..size).collect();
         client.sends(&piece);
-        self.bytes(peer, &piece);
+        self.bytes(conn, &piece);
     }
 
     fn answer(&mut self, index: usize, times: usize) {
@@ -269,14 +269,14 @@ impl World<'_> {
     }
 
     fn server_sends(&mut self, index: usize, size: usize) {
-        let Some(peer) = self.server(index).map(|server| server.peer) else { return };
-        if !self.port.is_read(peer) {
+        let Some(conn) = self.server(index).map(|server| server.conn) else { return };
+        if !self.port.is_read(conn) {
             return;
         }
         let Some(server) = self.server(index) else { return };
         let size = size.min(server.waiting.len());
         let piece: Vec<u8> = server.waiting.drain(..size).collect();
-        self.bytes(peer, &piece);
+        self.bytes(conn, &piece);
     }
 
     /// A server sends an unexpected message.
@@ -294,19 +294,19 @@ impl World<'_> {
 
     /// A requested connect succeeds or fails.
     fn greet(&mut self) {
-        let Some(peer) = self.port.connects.pop_front().filter(|peer| self.port.is_alive(*peer)) else { return };
+        let Some(conn) = self.port.connects.pop_front().filter(|conn| self.port.is_alive(*conn)) else { return };
         if self.tape.below(8) == 7 || self.servers.len() == MAX_CONNECTIONS {
-            self.port.end(peer);
-            return self.input(Input::ConnectFailed { peer, error: "refused".into() });
+            self.port.end(conn);
+            return self.input(Input::ConnectFailed { conn, error: "refused".into() });
         }
         self.servers.push(ServerEnd {
-            peer,
+            conn,
             backend: Backend::default(),
             first: Vec::new(),
             started: false,
             waiting: Vec::new(),
         });
-        self.input(Input::Connected { peer, local: "127.0.0.1:5000".into(), remote: None });
+        self.input(Input::Connected { conn, local: "127.0.0.1:5000".into(), remote: None });
     }
 
     /// Time passes, and every deadline is honoured.
@@ -326,20 +326,20 @@ impl World<'_> {
     /// A connection ends.
     fn leave(&mut self, index: usize) {
         let client = self.tape.flag();
-        let peer = if client { self.client(index).map(|c| c.peer) } else { self.server(index).map(|s| s.peer) };
-        let Some(peer) = peer else { return };
-        // A paused peer's end of file is not read, but its reset is reported.
-        let cause = if self.port.is_read(peer) { Gone::Eof } else { Gone::Error };
-        self.port.end(peer);
-        self.input(Input::Closed { peer, cause });
+        let conn = if client { self.client(index).map(|c| c.conn) } else { self.server(index).map(|s| s.conn) };
+        let Some(conn) = conn else { return };
+        // A paused connection's end of file is not read, but its reset is reported.
+        let cause = if self.port.is_read(conn) { Gone::Eof } else { Gone::Error };
+        self.port.end(conn);
+        self.input(Input::Closed { conn, cause });
     }
 
     /// A client's socket becomes full, or writable again.
     fn block(&mut self, index: usize) {
         let Some(client) = self.client(index) else { return };
         client.blocked = !client.blocked;
-        let (peer, blocked) = (client.peer, client.blocked);
-        self.input(if blocked { Input::Blocked { peer } } else { Input::Drained { peer } });
+        let (conn, blocked) = (client.conn, client.blocked);
+        self.input(if blocked { Input::Blocked { conn } } else { Input::Drained { conn } });
     }
 
     fn unusual(&mut self) {
@@ -350,20 +350,20 @@ impl World<'_> {
             5 => {
                 let size = 1 + self.tape.byte() % 3;
                 let Some(job) = self.port.jobs.pop_front() else { return };
-                let answer = match self.tape.flag() {
-                    true => Answer::Config(Ok(Arc::new(config(size, PoolMode::Transaction)))),
-                    false => Answer::Config(Err("a mistake".into())),
+                let result = match self.tape.flag() {
+                    true => WorkResult::Config(Ok(Arc::new(config(size, PoolMode::Transaction)))),
+                    false => WorkResult::Config(Err("a mistake".into())),
                 };
-                self.input(Input::Helped { job, answer });
+                self.input(Input::JobDone { job, result });
             }
             6 => {
                 let signal = self.tape.one(&[Signal::Pause, Signal::Resume]);
                 self.input(Input::Signal(signal));
             }
             _ => {
-                let peers: Vec<Peer> = self.clients.iter().map(|client| client.peer).collect();
-                peers.into_iter().for_each(|peer| {
-                    let _ = self.engine.refreeze(peer);
+                let conns: Vec<ConnId> = self.clients.iter().map(|client| client.conn).collect();
+                conns.into_iter().for_each(|conn| {
+                    let _ = self.engine.refreeze(conn);
                 });
             }
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use weir_admin::Command;
-use weir_auth::{Asked, Hba, Via};
+use weir_auth::{ConnectionType, Hba, HbaRequest};
 use weir_config::{
     Assignment, CipherSuite, Config, Edit, Edits, FileFormat, HostLimits, Listen, load, resolve_ciphers, resolve_tls13,
     to_toml,
@@ -116,12 +116,14 @@ pub(crate) fn hba_file(data: &[u8]) {
         Ipv4Addr::new(10, 1, 2, 3).into(),
         Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     ];
-    let ways =
-        addresses.into_iter().flat_map(|from| [true, false].map(|tls| Via::Tcp { from, tls })).chain([Via::Local]);
+    let ways = addresses
+        .into_iter()
+        .flat_map(|from| [true, false].map(|tls| ConnectionType::Tcp { from, tls }))
+        .chain([ConnectionType::Local]);
     for via in ways {
         for (database, user) in [("app", "app"), ("all", "u"), ("", ""), ("replication", "sameuser")] {
             if let Some(rule) =
-                hba.find(&Asked { via, database, user, physical_replication: database == "replication" })
+                hba.find(&HbaRequest { via, database, user, physical_replication: database == "replication" })
             {
                 assert!(hba.rules().iter().any(|known| known == rule));
             }

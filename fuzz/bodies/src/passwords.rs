@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Exchange, IdentMaps, Plan, RequireAuth, ScramClient, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
+    Exchange, IdentMaps, LoginPlan, RequireAuth, ScramClient, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
     ScramVerifier, Secret, Shape, Trust, md5_hex_secret, md5_response, md5_verify, plain_verify, verify_cleartext,
 };
 use weir_config::Users;
-use weir_pgwire::{Auth, HEAD, backend};
+use weir_pgwire::{AuthRequest, HEAD, backend};
 use weir_session::ParamTable;
 use weir_session::login::{Login, LoginNonces, LoginStep};
 use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
@@ -128,7 +128,7 @@ pub(crate) fn client_login(data: &[u8]) {
     let mut buffer = Vec::new();
     let binding = tape.flag().then_some(BINDING);
     let (mut login, _) =
-        Login::begin("u", Plan { exchange, reject_reason: None }, Some(&secret), salt, binding, &mut buffer);
+        Login::begin("u", LoginPlan { exchange, reject_reason: None }, Some(&secret), salt, binding, &mut buffer);
     let mut messages = 0;
     while !tape.is_over() && messages < 8 {
         messages += 1;
@@ -189,7 +189,7 @@ pub(crate) fn server_login(data: &[u8]) {
 fn was_accepted(mut said: &[u8]) -> bool {
     while let Ok(Some(head)) = weir_pgwire::Head::parse(said) {
         let Some((message, rest)) = said.split_at_checked(head.total()) else { return false };
-        if head.tag == b'R' && backend::authentication(&message[HEAD..]) == Ok(Auth::Ok) {
+        if head.tag == b'R' && backend::authentication(&message[HEAD..]) == Ok(AuthRequest::Ok) {
             return true;
         }
         said = rest;

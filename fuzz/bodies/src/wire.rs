@@ -2,7 +2,7 @@
 
 use weir_pgwire::startup::{self, First};
 use weir_pgwire::tag::{back, front};
-use weir_pgwire::{Auth, HEAD, Head, backend, frontend, proxy, put_back, put_front};
+use weir_pgwire::{AuthRequest, HEAD, Head, backend, frontend, proxy, put_back, put_front};
 use weir_session::ParamTable;
 use weir_session::startup::{self as session_startup, EncryptionRequests, FirstPacket, OtherParams};
 
@@ -92,13 +92,13 @@ pub(crate) fn backend_messages(data: &[u8]) {
 
 fn authentication(body: &[u8], again: &mut Vec<u8>) {
     match backend::authentication(body) {
-        Ok(Auth::Ok) => put_back::auth_ok(again),
-        Ok(Auth::Cleartext) => put_back::auth_cleartext(again),
-        Ok(Auth::Md5(salt)) => put_back::auth_md5(again, salt),
-        Ok(Auth::SaslContinue(data)) => put_back::auth_sasl_continue(again, data),
-        Ok(Auth::SaslFinal(data)) => put_back::auth_sasl_final(again, data),
-        Ok(Auth::Sasl(names)) => assert!(names.count() <= body.len()),
-        Ok(Auth::Unsupported(_)) | Err(_) => {}
+        Ok(AuthRequest::Ok) => put_back::auth_ok(again),
+        Ok(AuthRequest::Cleartext) => put_back::auth_cleartext(again),
+        Ok(AuthRequest::Md5(salt)) => put_back::auth_md5(again, salt),
+        Ok(AuthRequest::SaslContinue(data)) => put_back::auth_sasl_continue(again, data),
+        Ok(AuthRequest::SaslFinal(data)) => put_back::auth_sasl_final(again, data),
+        Ok(AuthRequest::Sasl(names)) => assert!(names.count() <= body.len()),
+        Ok(AuthRequest::Unsupported(_)) | Err(_) => {}
     }
 }
 

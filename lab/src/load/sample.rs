@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::proc::{self, Family, Snapshot};
 
 /// The interval of memory samples, in seconds: walking the page tables of a hundred backends takes a tenth of a
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
     /// The name of the load generator, a child of ours: `pgbench`.
     pub(crate) client: &'static str,
     /// A server without local processes, whose connections are queried instead.
-    pub(crate) ask: Option<Params>,
+    pub(crate) ask: Option<ConnectParams>,
     /// The interval.
     pub(crate) every: Duration,
 }

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::free_port;
 
 use super::{Mode, Process, USER};
@@ -46,7 +46,7 @@ impl Pgbouncer {
         command.arg(&file);
         lab.drop_root(&mut command);
         let mut pgbouncer = Pgbouncer { process: lab.start(&format!("pgbouncer-{port}"), command)?, port };
-        let params = Params::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
+        let params = ConnectParams::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
         let answers = || Connection::connect(&params).and_then(|mut c| c.query("select 1")).is_ok();
         pgbouncer.process.await_ready(TIMEOUT, answers)?;
         Ok(pgbouncer)

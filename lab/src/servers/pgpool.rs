@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::free_port;
 
 use super::{Process, USER};
@@ -53,7 +53,7 @@ impl Pgpool {
         command.args(["-n", "-D", "-f"]).arg(file("pgpool.conf")).arg("-F").arg(file("pcp.conf"));
         lab.drop_root(&mut command);
         let mut pgpool = Pgpool { process: lab.start(&format!("pgpool-{port}"), command)?, port };
-        let params = Params::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
+        let params = ConnectParams::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
         let answers = || Connection::connect(&params).and_then(|mut c| c.query("select 1")).is_ok();
         pgpool.process.await_ready(TIMEOUT, answers)?;
         Ok(pgpool)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::killpg;
 use nix::unistd::Pid;
-use weir_pglocal::{Caretaker, Signal, send_signal};
+use weir_pglocal::{Reaper, Signal, send_signal};
 
 use crate::lab::command_line;
 use crate::steps::LabError;
@@ -25,7 +25,7 @@ pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    caretaker: Arc<Caretaker>,
+    reaper: Arc<Reaper>,
 }
 
 impl Process {
@@ -34,13 +34,13 @@ impl Process {
         name: &str,
         mut command: Command,
         log: PathBuf,
-        caretaker: &Arc<Caretaker>,
+        reaper: &Arc<Reaper>,
     ) -> Result<Process, LabError> {
         let out = File::options().create(true).append(true).open(&log);
         let out = out.map_err(|e| LabError::at(format!("open {}", log.display()), e))?;
         let errors = out.try_clone().map_err(|e| LabError::at("duplicate a descriptor", e))?;
         command.stdout(out).stderr(errors);
-        Process::of(name, command, log, caretaker)
+        Process::of(name, command, log, reaper)
     }
 
     /// Starts `command`, whose streams are set; `log` is the file of its errors.
@@ -48,14 +48,14 @@ impl Process {
         name: &str,
         mut command: Command,
         log: PathBuf,
-        caretaker: &Arc<Caretaker>,
+        reaper: &Arc<Reaper>,
     ) -> Result<Process, LabError> {
-        if caretaker.clearing() {
+        if reaper.clearing() {
             return Err(LabError::Failed(format!("{name} is not started: the lab is stopping")));
         }
         let child = command.spawn().map_err(|e| LabError::at(format!("run {}", command_line(&command)), e))?;
-        caretaker.watch(child.id());
-        Ok(Process { name: name.to_owned(), child, log, caretaker: Arc::clone(caretaker) })
+        reaper.watch(child.id());
+        Ok(Process { name: name.to_owned(), child, log, reaper: Arc::clone(reaper) })
     }
 
     /// The id of the process.
@@ -130,6 +130,6 @@ impl Drop for Process {
         let _ = self.child.wait();
         // Children that it left, which are in its group still.
         let _ = killpg(self.group(), Signal::SIGKILL);
-        self.caretaker.forget(pid);
+        self.reaper.forget(pid);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::free_port;
 
 use super::{Process, USER};
@@ -98,8 +98,8 @@ impl Weir {
     }
 
     /// How to connect to one of Weir's pools.
-    pub(crate) fn params(&self, pool: &str) -> Params {
-        Params::new("127.0.0.1", self.port, USER, pool).password(USER)
+    pub(crate) fn params(&self, pool: &str) -> ConnectParams {
+        ConnectParams::new("127.0.0.1", self.port, USER, pool).password(USER)
     }
 }
 

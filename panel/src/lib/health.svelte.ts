@@ -5,7 +5,7 @@ import type { Affected, Event, Fault, Problem } from './types';
 /** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
 const BROKEN = 1800;
 /** Without an answer, though the connection stands. Events come once a second, of very many pools less often. */
-const SILENT = 2600;
+const STALE_AFTER = 2600;
 const INTERVALS = 2.5;
 /** How often the page looks at the clock. */
 const LOOK = 250;
@@ -55,8 +55,8 @@ class Health {
     this.now = Date.now() / 1000;
     if (document.hidden || this.received === 0) return;
     const now = performance.now();
-    const silent = now - this.received > Math.max(SILENT, INTERVALS * this.interval);
-    this.stale = silent || (this.broken > 0 && now - this.broken > BROKEN);
+    const overdue = now - this.received > Math.max(STALE_AFTER, INTERVALS * this.interval);
+    this.stale = overdue || (this.broken > 0 && now - this.broken > BROKEN);
   }
 }
 

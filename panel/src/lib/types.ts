@@ -158,7 +158,7 @@ export interface Cluster {
 export interface ClusterNode {
   name: string;
   version: string;
-  state: 'member' | 'silent' | 'lost' | 'left' | 'name in use';
+  state: 'member' | 'late' | 'lost' | 'left' | 'name in use';
   config_revision: number;
   config_refused: string;
   heartbeat_unchanged_seconds: number;
@@ -174,7 +174,7 @@ export interface ClusterShare {
   node: string;
   share: number;
   floor: number;
-  lacks: number;
+  shortfall: number;
   oldest_wait_seconds: number;
 }
 
@@ -446,7 +446,7 @@ export interface HbaRule {
 }
 
 /** Who may log in. */
-export interface Entry {
+export interface AccessRules {
   listen: string[];
   tls: string;
   method: string;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use weir_pgclient::{Answer, Connection, Error, Params};
+use weir_pgclient::{Answer, ConnectParams, Connection, Error};
 use weir_tests::{Batch, line_of, lines_of, read_until_ready, until_quiet};
 
 /// How long a connection must be silent until it counts as quiet.
@@ -60,7 +60,7 @@ impl Facts {
 
     /// Connects and logs in, and notes the result.
     #[track_caller]
-    pub(crate) fn login(&mut self, name: &str, params: &Params) -> Option<Connection> {
+    pub(crate) fn login(&mut self, name: &str, params: &ConnectParams) -> Option<Connection> {
         let outcome = Connection::connect(params);
         self.note(name, outcome.as_ref().map_or_else(error_line, |_| "welcome".to_owned()));
         outcome.ok()

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Answer, Connection, Params};
+use weir_pgclient::{Answer, ConnectParams, Connection};
 use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 use weir_tests::{ADMIN, Database, Postgres, User, WATCHER, account, eventually, users};
 
@@ -90,7 +90,7 @@ impl Site {
             .stderr(output)
             .spawn()
             .unwrap_or_else(|error| panic!("run {command:?}: {error}"));
-        Postgres::shared().server().caretaker().watch(child.id());
+        Postgres::shared().server().reaper().watch(child.id());
         *self.child() = Some(child);
     }
 
@@ -179,23 +179,23 @@ impl Site {
     }
 
     /// How a client connects with this user's correct password.
-    pub(crate) fn params(&self, user: User, database: &str) -> Params {
+    pub(crate) fn params(&self, user: User, database: &str) -> ConnectParams {
         self.named(user.name, database).password(user.password)
     }
 
     /// How a client connects as any user, without a password.
-    pub(crate) fn named(&self, user: &str, database: &str) -> Params {
-        Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
+    pub(crate) fn named(&self, user: &str, database: &str) -> ConnectParams {
+        ConnectParams::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
 
     /// How a client connects as any user over the Unix socket. Waits until the pooler accepts connections there: it
     /// opens its TCP sockets first.
-    pub(crate) fn unix(&self, user: &str, database: &str) -> Params {
+    pub(crate) fn unix(&self, user: &str, database: &str) -> ConnectParams {
         let (socket, begin) = (self.path(&format!(".s.PGSQL.{}", self.port)), Instant::now());
         while UnixStream::connect(&socket).is_err() && begin.elapsed() < SOCKET_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Params::unix(self.folder.path(), self.port, user, database).timeout(Duration::from_secs(20))
+        ConnectParams::unix(self.folder.path(), self.port, user, database).timeout(Duration::from_secs(20))
     }
 
     /// The usual client.
@@ -206,7 +206,7 @@ impl Site {
 
     /// A client whose login must succeed.
     #[track_caller]
-    pub(crate) fn connect(&self, params: &Params) -> Connection {
+    pub(crate) fn connect(&self, params: &ConnectParams) -> Connection {
         Connection::connect(params).unwrap_or_else(|error| panic!("{params:?}: {error}"))
     }
 
@@ -327,7 +327,7 @@ impl Drop for Site {
         if let Some(mut child) = self.child().take() {
             let _ = child.kill();
             let _ = child.wait();
-            Postgres::shared().server().caretaker().forget(child.id());
+            Postgres::shared().server().reaper().forget(child.id());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::Signal;
 use weir_tests::{
     Batch, Ini, NameServer, Postgres, Site, Tap, ask, eventually, lines_of, read_until_ready, until_quiet, users,
@@ -210,8 +210,8 @@ fn behaviour_20_a_suspend_closes_what_could_not_be_flushed_in_time() {
 }
 
 /// The console over the Unix socket, as the operating-system user that runs Weir.
-fn unix_console(site: &Site) -> Params {
-    Params::unix(site.weir().folder(), site.weir().port(), "pgbouncer", "pgbouncer")
+fn unix_console(site: &Site) -> ConnectParams {
+    ConnectParams::unix(site.weir().folder(), site.weir().port(), "pgbouncer", "pgbouncer")
 }
 
 #[test]

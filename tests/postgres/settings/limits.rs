@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Batch, Ini, Site, User, eventually, until_quiet, users};
 
 /// How a user connects to a database.
-fn params(site: &Site, user: User, database: &str) -> Params {
+fn params(site: &Site, user: User, database: &str) -> ConnectParams {
     site.weir().params(user.name, database).password(user.password)
 }
 

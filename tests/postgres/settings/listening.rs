@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::Signal;
 use weir_tests::{Ini, Mode, Setup, Site, eventually, users, weir_binary};
 
@@ -16,7 +16,7 @@ use weir_tests::{Ini, Mode, Setup, Site, eventually, users, weir_binary};
 fn clients_connect_to_listen_addr() {
     let site = Site::ini(&Ini::new().set("listen_addr", "127.0.0.1, 127.0.0.3"));
     let at = |host: &str| {
-        Connection::connect(&Params::new(host, site.weir().port(), "app", "app").password(users::APP.password))
+        Connection::connect(&ConnectParams::new(host, site.weir().port(), "app", "app").password(users::APP.password))
     };
     assert_eq!(at("127.0.0.1").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert_eq!(at("127.0.0.3").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
@@ -39,7 +39,8 @@ fn the_unix_socket_has_its_folder_its_mode_and_its_group() {
     assert!(meta.file_type().is_socket());
     assert_eq!(meta.permissions().mode() & 0o777, 0o710);
     assert_eq!(Some(meta.gid()), gid_of(&group));
-    let params = Params::unix(site.weir().folder(), site.weir().port(), "app", "app").password(users::APP.password);
+    let params =
+        ConnectParams::unix(site.weir().folder(), site.weir().port(), "app", "app").password(users::APP.password);
     assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{ADMIN, Ini, Site, WATCHER, eventually, users};
 
 fn logged(site: &Site, what: &str) -> bool {
@@ -123,7 +123,7 @@ fn verbose_steps_are_logged_by_their_level() {
 fn a_client_of_the_unix_socket_is_logged_with_its_process_and_the_port() {
     let site = Site::ini(&Ini::new());
     let port = site.weir().port();
-    let params = Params::unix(site.weir().folder(), port, "app", "app").password(users::APP.password);
+    let params = ConnectParams::unix(site.weir().folder(), port, "app", "app").password(users::APP.password);
     Connection::connect(&params).unwrap().query("SELECT 1").unwrap();
     await_logged(&site, &format!("app/app@unix({}):{port} login attempt: db=app user=app", std::process::id()));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_pgclient::{Connection, Error};
-use weir_pgwire::{Auth, backend, put_front};
+use weir_pgwire::{AuthRequest, backend, put_front};
 use weir_tests::{Batch, Ini, Site, Tap, User, ask, body_text, lines_of, read_until_ready, until_quiet, users};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -103,7 +103,7 @@ fn auth_hba_file_and_auth_ident_file_decide_about_logins() {
     let error = enter(&site, users::APP, "app").unwrap_err();
     assert_eq!(error.sqlstate(), Some("08P01"), "{error}");
     let local = |user: &str| {
-        let params = weir_pgclient::Params::unix(site.weir().folder(), site.weir().port(), user, "app");
+        let params = weir_pgclient::ConnectParams::unix(site.weir().folder(), site.weir().port(), user, "app");
         Connection::connect(&params)?.value("SELECT current_user")
     };
     assert_eq!(local("app").unwrap().as_deref(), Some("app"), "the map says who {account} is");
@@ -158,7 +158,7 @@ fn scram_iterations_is_sent_to_clients() {
         client.send_bytes(&packet).unwrap();
         client.read_frame(TIMEOUT).unwrap();
         let frame = client.read_frame(TIMEOUT).unwrap();
-        let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
+        let Ok(AuthRequest::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
         assert!(body_text(data).ends_with(&format!(",i={wanted}")), "{}", body_text(data));
         assert_eq!(enter(&site, users::APP, "app").unwrap().as_deref(), Some("app"));
     }

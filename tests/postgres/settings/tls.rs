@@ -11,19 +11,19 @@ use std::sync::OnceLock;
 use std::thread;
 
 use weir_pgclient::Connection;
-use weir_pglocal::{Account, Caretaker, TempFolder};
+use weir_pglocal::{Account, Reaper, TempFolder};
 use weir_tests::{Ini, Postgres, Site, users};
 
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 /// An authority, a certificate for `localhost`, and one of the client `app`.
 fn certificates() -> &'static Path {
-    // A value that is never dropped: the caretaker removes the folder when the process ends.
-    static FOLDER: OnceLock<(TempFolder, Caretaker)> = OnceLock::new();
+    // A value that is never dropped: the reaper removes the folder when the process ends.
+    static FOLDER: OnceLock<(TempFolder, Reaper)> = OnceLock::new();
     let (folder, _) = FOLDER.get_or_init(|| {
         let account = Account::to_drop_to().unwrap();
         let folder = TempFolder::owned_by(account.as_ref()).unwrap();
-        let caretaker = Caretaker::of(folder.path()).unwrap();
+        let reaper = Reaper::of(folder.path()).unwrap();
         let constraints = "-addext basicConstraints=critical,CA:TRUE";
         let request = format!("req -x509 {NEW_KEY} -days 30 -keyout ca.key -out ca.crt -subj /CN=ca {constraints}");
         openssl(folder.path(), &request);
@@ -39,7 +39,7 @@ fn certificates() -> &'static Path {
                 chown(entry.path(), Some(account.uid), Some(account.gid)).unwrap();
             }
         }
-        (folder, caretaker)
+        (folder, reaper)
     });
     folder.path()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_pgclient::{Connection, Error, Frame, Params, ServerError};
+use weir_pgclient::{ConnectParams, Connection, Error, Frame, ServerErrorFields};
 use weir_pgwire::{TxStatus, tag};
 
 use crate::rng::Rng;
@@ -37,7 +37,7 @@ pub(super) struct Load {
 }
 
 struct Shared {
-    params: Params,
+    params: ConnectParams,
     pace: Duration,
     stop: AtomicBool,
     events: Mutex<Vec<Event>>,
@@ -55,7 +55,7 @@ pub(super) struct Results {
 
 impl Load {
     /// Starts this many clients, each of which acts about once a `pace`.
-    pub(super) fn start(params: &Params, clients: usize, pace: Duration) -> Load {
+    pub(super) fn start(params: &ConnectParams, clients: usize, pace: Duration) -> Load {
         let shared = Arc::new(Shared {
             params: params.clone().timeout(TIMEOUT),
             pace,
@@ -186,7 +186,10 @@ impl Shared {
 /// The error among these messages.
 fn error_in(frames: &[Frame]) -> Option<Error> {
     let error = frames.iter().find(|frame| frame.tag == tag::back::ERROR)?;
-    Some(ServerError::read(&error.body).map_or_else(|_| Error::Protocol("?".into()), |e| Error::Server(Box::new(e))))
+    Some(
+        ServerErrorFields::read(&error.body)
+            .map_or_else(|_| Error::Protocol("?".into()), |e| Error::Server(Box::new(e))),
+    )
 }
 
 /// The name under which a failure is counted.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_pgclient::Params;
+use weir_pgclient::ConnectParams;
 use weir_pglocal::{Account, TempFolder, free_port};
 
 use crate::ini::Ini;
@@ -92,8 +92,8 @@ impl Pooler {
     }
 
     /// How a client connects to this port, which may belong to a proxy.
-    pub(super) fn params(&self, port: u16) -> Params {
-        Params::tcp(([127, 0, 0, 1], port).into(), users::APP.name, "app").password(users::APP.password)
+    pub(super) fn params(&self, port: u16) -> ConnectParams {
+        ConnectParams::tcp(([127, 0, 0, 1], port).into(), users::APP.name, "app").password(users::APP.password)
     }
 
     /// Kills the pooler with SIGKILL.
@@ -136,7 +136,7 @@ impl Bouncer {
         let mut child = self.child();
         let _ = child.kill();
         let _ = child.wait();
-        Postgres::shared().server().caretaker().forget(child.id());
+        Postgres::shared().server().reaper().forget(child.id());
     }
 
     fn start_again(&self) {
@@ -178,7 +178,7 @@ fn run(folder: &TempFolder, env: &[(String, String)]) -> Child {
         .stderr(log)
         .spawn()
         .unwrap_or_else(|error| panic!("run {command:?}: {error}"));
-    Postgres::shared().server().caretaker().watch(child.id());
+    Postgres::shared().server().reaper().watch(child.id());
     std::thread::sleep(Duration::from_millis(50));
     child
 }

@@ -37,7 +37,7 @@ pub struct Report {
     /// From the fault's end until [`RECOVERED`].
     recovered: Option<Duration>,
     /// The longest time without any success, from the start of the fault on.
-    silence: Duration,
+    gap: Duration,
     errors: BTreeMap<String, usize>,
     /// Logins at the server from the start of the fault on, and the most of them within one second.
     logins: (usize, usize),
@@ -76,7 +76,7 @@ impl Report {
             lasted: over - struck,
             first,
             recovered,
-            silence: silence(good, struck, stopped),
+            gap: gap(good, struck, stopped),
             errors,
             logins: (since.len(), peak.unwrap_or(0)),
             struck: bucket(struck),
@@ -86,7 +86,7 @@ impl Report {
         }
     }
 
-    /// The line of the table: fault, pooler, goodput before, during and after, recovery, silence, errors, logins.
+    /// The line of the table: fault, pooler, goodput before, during and after, recovery, gap, errors, logins.
     pub fn row(&self) -> String {
         let [before, during, after] = self.goodput.map(|rate| format!("{rate:.0}"));
         // A fault without a duration has no goodput of its own.
@@ -101,7 +101,7 @@ impl Report {
             shown(Some(self.lasted)),
             shown(self.first),
             shown(self.recovered),
-            shown(Some(self.silence)),
+            shown(Some(self.gap)),
             self.logins.0,
             self.logins.1,
         )
@@ -109,7 +109,7 @@ impl Report {
 
     /// The head of the table.
     pub fn head() -> &'static str {
-        "| fault | pooler | lasted | before | during | after | first | 90 % | silence | errors seen | logins |\n\
+        "| fault | pooler | lasted | before | during | after | first | 90 % | gap | errors seen | logins |\n\
          |---|---|---|---|---|---|---|---|---|---|---|"
     }
 
@@ -140,7 +140,7 @@ fn rate(good: &[Instant], from: Instant, to: Instant) -> f64 {
     if seconds == 0.0 { 0.0 } else { count as f64 / seconds }
 }
 
-fn silence(mut good: Vec<Instant>, from: Instant, to: Instant) -> Duration {
+fn gap(mut good: Vec<Instant>, from: Instant, to: Instant) -> Duration {
     good.retain(|at| (from..to).contains(at));
     good.sort();
     let ends = good.iter().copied().chain([to]);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(report.goodput.map(f64::round), [100.0, 0.0, 100.0]);
         assert_eq!(report.recovered, Some(Duration::from_millis(500)));
         assert!(report.first.unwrap() < Duration::from_millis(20), "{:?}", report.first);
-        assert!(report.silence >= Duration::from_millis(990) && report.silence < Duration::from_millis(1_100));
+        assert!(report.gap >= Duration::from_millis(990) && report.gap < Duration::from_millis(1_100));
         assert_eq!(report.logins, (4, 3));
     }
 

@@ -12,7 +12,7 @@ pub(super) const CLUSTER: &[Column] = &[
     int4("budget"),
     int4("share"),
     int4("floor"),
-    int4("lacks"),
+    int4("shortfall"),
     int8("config"),
     text_column("refused"),
 ];
@@ -25,7 +25,7 @@ pub(super) fn cluster(snapshot: &Snapshot<'_>) -> Vec<Row> {
         for share in &pool.shares {
             let gone = ClusterNode { name: share.node.clone(), state: "lost", ..ClusterNode::default() };
             let node = view.nodes.iter().find(|node| node.name == share.node).unwrap_or(&gone);
-            rows.push(row(node, text(&pool.name), [pool.budget, share.share, share.floor, share.lacks]));
+            rows.push(row(node, text(&pool.name), [pool.budget, share.share, share.floor, share.shortfall]));
         }
     }
     let has_none = |name: &str| !view.pools.iter().any(|pool| pool.shares.iter().any(|share| share.node == name));

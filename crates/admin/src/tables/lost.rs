@@ -10,5 +10,5 @@ pub(super) fn lost_state(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |database: &str, (kind, count): (&str, crate::LostCounts)| {
         vec![text(database), text(kind), text(count.lost), text(count.refused)]
     };
-    snapshot.report.stats.iter().flat_map(|of| of.tally.lost.named().map(|kind| row(&of.database, kind))).collect()
+    snapshot.report.stats.iter().flat_map(|of| of.counters.lost.named().map(|kind| row(&of.database, kind))).collect()
 }

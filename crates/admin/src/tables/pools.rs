@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::{PoolMode, Span};
-use weir_config::Pool;
+use weir_config::PoolConfig;
 
 use super::table::{Column, Row, Snapshot, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
@@ -119,7 +119,8 @@ fn pool(of: &PoolRecord, snapshot: &Snapshot<'_>) -> Row {
 /// One row for each database, by name: configured ones, automatic ones in use, and the console's.
 pub(super) fn databases(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let used = in_use(snapshot);
-    let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), snapshot);
+    let row =
+        |name: &str, pool: &PoolConfig| database(name, pool, used.get(name).copied().unwrap_or_default(), snapshot);
     let mut rows: BTreeMap<&str, Row> =
         snapshot.config.pools.iter().map(|(name, pool)| (name.as_str(), row(name, pool))).collect();
     for name in used.keys().filter(|name| snapshot.config.is_on_demand(name)) {
@@ -147,12 +148,12 @@ fn in_use<'a>(snapshot: &Snapshot<'a>) -> BTreeMap<&'a str, InUse> {
 }
 
 /// The balancing over several servers; NULL for one server.
-fn balance(pool: &Pool) -> Option<String> {
+fn balance(pool: &PoolConfig) -> Option<String> {
     if pool.targets.len() > 1 { text(pool.balance) } else { None }
 }
 
 /// The mode is NULL for a database without its own, as in PgBouncer.
-fn database(name: &str, pool: &Pool, used: InUse, snapshot: &Snapshot<'_>) -> Row {
+fn database(name: &str, pool: &PoolConfig, used: InUse, snapshot: &Snapshot<'_>) -> Row {
     let limits = &pool.limits;
     vec![
         text(name),

@@ -86,7 +86,7 @@ const REFERENCE: [(Show, &str, &str); 27] = [
         "database, user, fingerprint, calls, errors, rows, bytes, run_time, wait_time, p50, p95, p99, share, missed_time, \
          applications, statement",
     ),
-    (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, lacks, config, refused"),
+    (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, shortfall, config, refused"),
     (Show::Faults, "sssss", "kind, state, since, summary, advice"),
 ];
 
@@ -313,8 +313,13 @@ fn refusals_are_counted_by_class_and_those_without_a_pool_are_there() {
 
 #[test]
 fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
-    let share =
-        |node: &str, share, lacks| ClusterShare { node: node.into(), share, floor: 1, lacks, ..Default::default() };
+    let share = |node: &str, share, shortfall| ClusterShare {
+        node: node.into(),
+        share,
+        floor: 1,
+        shortfall,
+        ..Default::default()
+    };
     let node =
         |name: &str, state| ClusterNode { name: name.into(), version: "1.0".into(), state, ..Default::default() };
     let pool = ClusterPool { name: "app".into(), budget: 12, shares: vec![share("a", 8, 2), share("gone", 4, 0)] };

@@ -17,20 +17,20 @@ fn error(text: &str) -> String {
     errors[0].message.clone()
 }
 
-fn local() -> Via {
-    Via::Local
+fn local() -> ConnectionType {
+    ConnectionType::Local
 }
 
-fn tcp(from: &str) -> Via {
-    Via::Tcp { from: from.parse().unwrap(), tls: false }
+fn tcp(from: &str) -> ConnectionType {
+    ConnectionType::Tcp { from: from.parse().unwrap(), tls: false }
 }
 
-fn tls(from: &str) -> Via {
-    Via::Tcp { from: from.parse().unwrap(), tls: true }
+fn tls(from: &str) -> ConnectionType {
+    ConnectionType::Tcp { from: from.parse().unwrap(), tls: true }
 }
 
-fn method(hba: &Hba, database: &str, user: &str, via: Via) -> Option<RuleMethod> {
-    hba.find(&Asked { via, database, user, physical_replication: false }).map(|rule| rule.method)
+fn method(hba: &Hba, database: &str, user: &str, via: ConnectionType) -> Option<RuleMethod> {
+    hba.find(&HbaRequest { via, database, user, physical_replication: false }).map(|rule| rule.method)
 }
 
 /// Rules of each type, with each form of database, user and address.
@@ -103,7 +103,7 @@ fn the_first_rule_that_matches_decides() {
 fn a_rule_knows_its_line_and_its_map() {
     let hba = parse(FILE);
     let rule = hba
-        .find(&Asked { via: tls("19.0.0.2"), database: "q1\"q2", user: "a , b", physical_replication: false })
+        .find(&HbaRequest { via: tls("19.0.0.2"), database: "q1\"q2", user: "a , b", physical_replication: false })
         .unwrap();
     assert_eq!((rule.line, rule.map.as_deref()), (15, Some("my map")));
     assert_eq!(hba.rules()[0].map, None);
@@ -254,7 +254,7 @@ fn a_physical_replication_connection_is_in_no_database_but_replication() {
     let rules = "local all all reject\nlocal replication u trust\nlocal all u md5\n";
     let hba = parse(rules);
     let found = |physical_replication| {
-        hba.find(&Asked { via: local(), database: "d", user: "u", physical_replication }).map(|rule| rule.method)
+        hba.find(&HbaRequest { via: local(), database: "d", user: "u", physical_replication }).map(|rule| rule.method)
     };
     assert_eq!(found(true), Some(RuleMethod::Trust));
     assert_eq!(found(false), Some(RuleMethod::Reject));

@@ -6,20 +6,20 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use weir_auth::{Asked, Hba, IdentMaps, RuleError, RuleMethod, Via};
+use weir_auth::{ConnectionType, Hba, HbaRequest, IdentMaps, RuleError, RuleMethod};
 
 fn no_files(_: &str) -> Result<String, String> {
     Err("there are no files".into())
 }
 
 /// Logins that reach every branch of a rule.
-fn asks() -> Vec<(Via, &'static str, &'static str)> {
+fn asks() -> Vec<(ConnectionType, &'static str, &'static str)> {
     let addresses = ["127.0.0.1", "10.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1"];
     let tcp = addresses.iter().flat_map(|from| {
         let from: IpAddr = from.parse().unwrap();
-        [Via::Tcp { from, tls: false }, Via::Tcp { from, tls: true }]
+        [ConnectionType::Tcp { from, tls: false }, ConnectionType::Tcp { from, tls: true }]
     });
-    let ways: Vec<Via> = tcp.chain([Via::Local]).collect();
+    let ways: Vec<ConnectionType> = tcp.chain([ConnectionType::Local]).collect();
     let names = [("a", "a"), ("a", "b"), ("all", "all"), ("", ""), ("replication", "sameuser")];
     ways.iter().flat_map(|&via| names.map(|(database, user)| (via, database, user))).collect()
 }
@@ -30,7 +30,7 @@ fn check(text: &str, read: Result<Hba, Vec<RuleError>>) {
     match read {
         Ok(hba) => {
             for (via, database, user) in asks() {
-                let found = hba.find(&Asked { via, database, user, physical_replication: false });
+                let found = hba.find(&HbaRequest { via, database, user, physical_replication: false });
                 assert!(found.is_none_or(|rule| (1..=lines).contains(&rule.line)));
             }
         }
@@ -118,7 +118,7 @@ proptest! {
         prop_assume!(!name.starts_with('/') && !name.contains(['\0', '\n']) && !name.ends_with('\\') && name != other);
         let quoted = format!("\"{}\"", name.replace('"', "\"\""));
         let hba = Hba::parse(&format!("local {quoted} {quoted} trust"), &no_files).unwrap();
-        let lets_in = |database, user| hba.find(&Asked { via: Via::Local, database, user, physical_replication: false }).is_some();
+        let lets_in = |database, user| hba.find(&HbaRequest { via: ConnectionType::Local, database, user, physical_replication: false }).is_some();
         prop_assert!(lets_in(&name, &name));
         prop_assert!(!lets_in(&other, &name) && !lets_in(&name, &other) && !lets_in(&other, &other));
         let maps = IdentMaps::parse(&format!("m {quoted} {quoted}")).unwrap();
@@ -237,10 +237,10 @@ proptest! {
         let hba = Hba::parse(&text, &no_files).unwrap();
         for &client in CLIENTS {
             for tls in [false, true] {
-                let via = client.parse().map_or(Via::Local, |from| Via::Tcp { from, tls });
+                let via = client.parse().map_or(ConnectionType::Local, |from| ConnectionType::Tcp { from, tls });
                 for (database, user) in [("d", "u"), ("e", "v"), ("u", "u"), ("replication", "w"), ("x", "x")] {
                     let expected = models.iter().position(|(model, _)| model.is_for(client, tls, database, user));
-                    let found = hba.find(&Asked { via, database, user, physical_replication: false });
+                    let found = hba.find(&HbaRequest { via, database, user, physical_replication: false });
                     let found = found.map(|rule| (rule.line, named(rule.method)));
                     prop_assert_eq!(found, expected.map(|at| (at + 1, models[at].0.method)), "{}", text);
                 }

@@ -3,25 +3,27 @@
 use std::collections::BTreeMap;
 
 use crate::record::Store;
-use crate::request::{Key, Reply, Request, Revision, Stored, Value};
+use crate::request::{Revision, StoreKey, StoreReply, StoreRequest, StoreValue, Stored};
 
 #[derive(Default)]
 pub(super) struct Etcd {
-    keys: BTreeMap<Key, (Revision, Value)>,
+    keys: BTreeMap<StoreKey, (Revision, StoreValue)>,
     revision: Revision,
 }
 
 impl Etcd {
-    pub(super) fn execute(&mut self, request: &Request) -> Reply {
+    pub(super) fn execute(&mut self, request: &StoreRequest) -> StoreReply {
         match request {
-            Request::ReadAll => self.read(|_, _| true),
-            Request::ReadMembers => self.read(|key, _| matches!(key, Key::Member(_))),
-            Request::ReadPools(after) => self.read(|key, revision| matches!(key, Key::Pool(_)) && revision > *after),
-            Request::Commit(txn) => {
-                let at = |key: &Key| self.keys.get(key).map_or(0, |(revision, _)| *revision);
+            StoreRequest::ReadAll => self.read(|_, _| true),
+            StoreRequest::ReadMembers => self.read(|key, _| matches!(key, StoreKey::Member(_))),
+            StoreRequest::ReadPools(after) => {
+                self.read(|key, revision| matches!(key, StoreKey::Pool(_)) && revision > *after)
+            }
+            StoreRequest::Commit(txn) => {
+                let at = |key: &StoreKey| self.keys.get(key).map_or(0, |(revision, _)| *revision);
                 let is_other = txn.store.is_some_and(|store| self.store() != Some(store));
                 if is_other || txn.compares.iter().any(|(key, revision)| at(key) != *revision) {
-                    return Reply::Conflict;
+                    return StoreReply::Conflict;
                 }
                 self.revision += 1;
                 for (key, value) in &txn.puts {
@@ -30,18 +32,21 @@ impl Etcd {
                         None => self.keys.remove(key),
                     };
                 }
-                Reply::Committed(self.revision)
+                StoreReply::Committed(self.revision)
             }
         }
     }
 
-    fn read(&self, wanted: impl Fn(&Key, Revision) -> bool) -> Reply {
-        let stored = |(key, (revision, value)): (&Key, &(Revision, Value))| Stored {
+    fn read(&self, wanted: impl Fn(&StoreKey, Revision) -> bool) -> StoreReply {
+        let stored = |(key, (revision, value)): (&StoreKey, &(Revision, StoreValue))| Stored {
             key: key.clone(),
             revision: *revision,
             value: value.clone(),
         };
-        Reply::Read(self.revision, self.keys.iter().filter(|(key, (at, _))| wanted(key, *at)).map(stored).collect())
+        StoreReply::Read(
+            self.revision,
+            self.keys.iter().filter(|(key, (at, _))| wanted(key, *at)).map(stored).collect(),
+        )
     }
 
     /// Etcd comes back without anything.
@@ -50,15 +55,15 @@ impl Etcd {
     }
 
     pub(super) fn store(&self) -> Option<Store> {
-        match self.keys.get(&Key::Store) {
-            Some((_, Value::Store(store))) => Some(*store),
+        match self.keys.get(&StoreKey::Store) {
+            Some((_, StoreValue::Store(store))) => Some(*store),
             _ => None,
         }
     }
 
-    pub(super) fn pool(&self, name: &str) -> Option<&crate::record::PoolRecord> {
-        match self.keys.get(&Key::Pool(name.to_owned())) {
-            Some((_, Value::Pool(record))) => Some(record),
+    pub(super) fn pool(&self, name: &str) -> Option<&crate::record::PoolShares> {
+        match self.keys.get(&StoreKey::Pool(name.to_owned())) {
+            Some((_, StoreValue::Pool(record))) => Some(record),
             _ => None,
         }
     }

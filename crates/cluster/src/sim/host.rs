@@ -50,7 +50,7 @@ pub(super) struct Host {
     pub(super) disk: BTreeMap<String, u32>,
     pub(super) cut_until: u64,
     /// The process ends in order.
-    pub(super) departure: Option<Departure>,
+    pub(super) leaving: Option<Leaving>,
     /// The pool of whose share a connection is left unused for the ender.
     pub(super) reserved: Option<String>,
     pub(super) ender: Option<Ender>,
@@ -80,13 +80,13 @@ pub(super) struct Ender {
 
 /// The end of a process in order.
 #[derive(Clone, Copy)]
-pub(super) struct Departure {
+pub(super) struct Leaving {
     /// The process waits for the ends of its connections until then.
     pub(super) until: u64,
     /// The process is started again then.
     pub(super) back: u64,
     /// The process's connections have ended, and its shares are given away.
-    pub(super) vacated: bool,
+    pub(super) released_all: bool,
 }
 
 impl Host {
@@ -106,7 +106,7 @@ impl Host {
             grants: Grants { until: Time::START, pools: BTreeMap::new() },
             disk: BTreeMap::new(),
             cut_until: 0,
-            departure: None,
+            leaving: None,
             reserved: None,
             ender: None,
             ends_after: 0,
@@ -132,7 +132,7 @@ impl Host {
         self.node.set_budgets(clock, budgets);
         (self.budgets, self.adopts) = (budgets.clone(), None);
         self.node.bug = bug;
-        (self.departure, self.reserved, self.ender) = (None, None, None);
+        (self.leaving, self.reserved, self.ender) = (None, None, None);
         (self.old, self.kept) = (None, None);
         self.take_grants();
     }
@@ -213,20 +213,20 @@ impl Host {
     }
 
     /// The process closes its connections, waits for their ends, and gives its shares away then.
-    pub(super) fn depart(&mut self, now: u64, random: &mut Random) {
-        let Some(departure) = &mut self.departure else { return };
+    pub(super) fn close_and_release(&mut self, now: u64, random: &mut Random) {
+        let Some(leaving) = &mut self.leaving else { return };
         for pool in self.pools.values_mut() {
             let closed = std::mem::take(&mut pool.open);
             (0..closed).for_each(|_| pool.ending.push(now + end_of(now, random)));
             pool.ending.retain(|end| *end > now);
             pool.active = 0;
         }
-        let early = self.node.bug == Some(Bug::VacatedEarly);
+        let early = self.node.bug == Some(Bug::ReleasedEarly);
         let ended = self.pools.values().all(|pool| pool.ending.is_empty()) && self.ender.is_none();
-        if !departure.vacated && (early || ended) {
-            departure.vacated = true;
+        if !leaving.released_all && (early || ended) {
+            leaving.released_all = true;
             self.disk.clear();
-            self.node.vacate();
+            self.node.release_all();
         }
     }
 
@@ -241,7 +241,7 @@ impl Host {
             }
             return;
         }
-        let lost = self.node.next_end(clock).filter(|_| self.departure.is_none() && now >= self.ends_after);
+        let lost = self.node.next_end(clock).filter(|_| self.leaving.is_none() && now >= self.ends_after);
         self.reserved = lost.as_ref().map(|lost| lost.pool.clone());
         let Some(lost) = lost else { return };
         let Some(pool) = self.pools.get(&lost.pool) else { return };

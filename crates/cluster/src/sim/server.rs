@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::ending::{Ending, Open};
-use crate::record::Backend;
+use crate::record::BackendId;
 use crate::sim::random::Random;
 
 /// Sessions of other programs after a restart, at most.
@@ -14,9 +14,9 @@ const OTHERS: u64 = 6;
 pub(super) struct Server {
     next_pid: u32,
     /// By node and pool.
-    of_nodes: BTreeMap<(String, String), Vec<Backend>>,
+    of_nodes: BTreeMap<(String, String), Vec<BackendId>>,
     /// By pool: sessions of the same user that are not of the cluster.
-    of_others: BTreeMap<String, Vec<Backend>>,
+    of_others: BTreeMap<String, Vec<BackendId>>,
 }
 
 impl Server {
@@ -24,10 +24,10 @@ impl Server {
         Server { next_pid: 1, of_nodes: BTreeMap::new(), of_others: BTreeMap::new() }
     }
 
-    fn begin(&mut self, now: u64) -> Backend {
+    fn begin(&mut self, now: u64) -> BackendId {
         let pid = self.next_pid;
         self.next_pid += 1;
-        Backend { pid, started: now }
+        BackendId { pid, started: now }
     }
 
     /// The server is started again, and other programs connect first, and then the nodes.
@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// A node has so many connections of a pool; returns which.
-    pub(super) fn connections(&mut self, now: u64, (node, pool): (&str, &str), count: u32) -> Vec<Backend> {
+    pub(super) fn connections(&mut self, now: u64, (node, pool): (&str, &str), count: u32) -> Vec<BackendId> {
         let key = (node.to_owned(), pool.to_owned());
         let mut has = self.of_nodes.remove(&key).unwrap_or_default();
         let surplus = has.len().saturating_sub(count as usize);
@@ -53,9 +53,9 @@ impl Server {
     }
 
     /// A session of another program that a node would end.
-    pub(super) fn foreign_victim(&self, pool: &str, ending: &Ending) -> Option<Backend> {
+    pub(super) fn foreign_victim(&self, pool: &str, ending: &Ending) -> Option<BackendId> {
         let others = self.of_others.get(pool)?;
-        let open = |backend: &Backend| Open { pid: backend.pid, started: Some(backend.started), idle: true };
+        let open = |backend: &BackendId| Open { pid: backend.pid, started: Some(backend.started), idle: true };
         let open: Vec<Open> = others.iter().map(open).collect();
         ending.decide(&open).end.into_iter().find(|backend| others.contains(backend))
     }

@@ -25,7 +25,7 @@ pub(super) struct Old {
     pub(super) dead_since: Option<u64>,
     /// Connections that arrive at the new process then.
     moving: Vec<(u64, String)>,
-    successor: u64,
+    new_incarnation: u64,
 }
 
 #[derive(Default)]
@@ -43,15 +43,15 @@ struct OldPool {
 impl Host {
     /// Another process takes over from the one that runs.
     pub(super) fn upgrade(&mut self, now: u64, random: &mut Random) -> bool {
-        if self.old.is_some() || self.kept.is_some() || self.departure.is_some() || self.ender.is_some() {
+        if self.old.is_some() || self.kept.is_some() || self.leaving.is_some() || self.ender.is_some() {
             return false;
         }
-        let (clock, successor) = (self.clock(now), random.next());
-        let mut node = Node::new(&self.name, successor, Timing::default(), &self.disk, clock);
+        let (clock, new_incarnation) = (self.clock(now), random.next());
+        let mut node = Node::new(&self.name, new_incarnation, Timing::default(), &self.disk, clock);
         (node.bug, self.reserved) = (self.node.bug, None);
         node.set_budgets(clock, &self.budgets);
-        node.succeed(clock, self.node.member().incarnation, Some(successor));
-        node.inherit(clock, self.node.orphans().as_ref());
+        node.claim_record(clock, self.node.member().incarnation, Some(new_incarnation));
+        node.import_orphans(clock, self.node.orphans().as_ref());
         let mut pools = BTreeMap::new();
         for (name, pool) in &mut self.pools {
             let (open, ending) = (std::mem::take(&mut pool.open), std::mem::take(&mut pool.ending));
@@ -64,7 +64,7 @@ impl Host {
         let (node, grants) = (std::mem::replace(&mut self.node, node), self.grants.clone());
         let (frozen_until, dead_since, moving) = (0, None, Vec::new());
         let hangs = (u64::MAX, 0);
-        self.old = Some(Old { node, grants, pools, frozen_until, hangs, dead_since, moving, successor });
+        self.old = Some(Old { node, grants, pools, frozen_until, hangs, dead_since, moving, new_incarnation });
         self.node.set_upgrading(true);
         self.take_grants();
         true
@@ -84,7 +84,7 @@ impl Host {
         (self.kept, self.reserved, self.ender) = (Some((kept, now + GHOSTS)), None, None);
         self.node.set_budgets(clock, &self.budgets);
         self.node.set_upgrading(true);
-        self.node.succeed(clock, old.successor, None);
+        self.node.claim_record(clock, old.new_incarnation, None);
         self.take_grants();
         true
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::node::Standing;
+use crate::node::MemberState;
 use crate::pool::Budget;
-use crate::record::{Entry, PoolRecord};
-use crate::request::{Reply, Request};
+use crate::record::{Entry, PoolShares};
+use crate::request::{StoreReply, StoreRequest};
 use crate::sim::Bug;
 use crate::sim::etcd::Etcd;
-use crate::sim::host::{Departure, Ender, Host, end_of};
+use crate::sim::host::{Ender, Host, Leaving, end_of};
 use crate::sim::random::Random;
 use crate::sim::server::Server;
 
@@ -27,10 +27,10 @@ struct Flight {
     host: usize,
     /// The process that sent it.
     process: u64,
-    request: Request,
+    request: StoreRequest,
     /// When etcd executes it; never, if it is lost.
     executes: Option<u64>,
-    reply: Option<Reply>,
+    reply: Option<StoreReply>,
     /// When the reply arrives, if it does.
     arrives: Option<u64>,
     /// When the sender takes it for failed.
@@ -235,9 +235,9 @@ impl World {
                 host.start(end, &mut self.random, &self.budgets, self.bug);
             }
             3 => self.hosts[at].cut_until = end,
-            4 if self.hosts[at].runs(now) && self.hosts[at].departure.is_none() && self.hosts[at].old.is_none() => {
+            4 if self.hosts[at].runs(now) && self.hosts[at].leaving.is_none() && self.hosts[at].old.is_none() => {
                 let until = now + self.random.below(2_000_000);
-                self.hosts[at].departure = Some(Departure { until, back: end, vacated: false });
+                self.hosts[at].leaving = Some(Leaving { until, back: end, released_all: false });
             }
             4 | 5 => self.etcd_down_until = end.min(now + 15_000_000),
             _ => self.slow_until = end,
@@ -267,7 +267,7 @@ impl World {
         if self.restarts.below(2 * FAULTS / STEP) == 0 {
             self.seen.losses += 1;
             for name in self.budgets.keys() {
-                let shared = self.etcd.pool(name).map_or(0, PoolRecord::shared);
+                let shared = self.etcd.pool(name).map_or(0, PoolShares::shared);
                 let before = self.lost_shares.entry(name.clone()).or_default();
                 *before = shared.max(*before);
             }
@@ -345,9 +345,9 @@ impl World {
                 }
                 let reply = self.etcd.execute(&flight.request);
                 match &reply {
-                    Reply::Committed(_) => self.seen.commits += 1,
-                    Reply::Conflict => self.seen.conflicts += 1,
-                    Reply::Read(..) => {}
+                    StoreReply::Committed(_) => self.seen.commits += 1,
+                    StoreReply::Conflict => self.seen.conflicts += 1,
+                    StoreReply::Read(..) => {}
                 }
                 flight.reply = Some(reply);
             }
@@ -368,9 +368,9 @@ impl World {
             let before = open(&self.hosts[at]);
             let host = &mut self.hosts[at];
             host.end_lost(now, &mut self.random);
-            match host.departure {
+            match host.leaving {
                 None => host.step(now, &mut self.random),
-                Some(_) => host.depart(now, &mut self.random),
+                Some(_) => host.close_and_release(now, &mut self.random),
             }
             self.seen.opened += open(&self.hosts[at]).saturating_sub(before);
             let clock = self.hosts[at].clock(now);
@@ -389,17 +389,18 @@ impl World {
     /// enough.
     fn leave(&mut self, at: usize) {
         let (now, host) = (self.now, &mut self.hosts[at]);
-        let Some(Departure { until, back, vacated }) = host.departure else { return };
+        let Some(Leaving { until, back, released_all }) = host.leaving else { return };
         // The node's lease may have ended: then it is a lost node.
         let gives_up = now >= until + 3_000_000;
-        if !vacated && now < until {
+        if !released_all && now < until {
             return;
         }
-        let last = if host.node.standing(host.clock(now)) == Standing::Member { host.node.leave() } else { None };
+        let last =
+            if host.node.member_state(host.clock(now)) == MemberState::Member { host.node.leave() } else { None };
         if last.is_none() && !gives_up {
             return;
         }
-        if vacated {
+        if released_all {
             self.seen.left += u64::from(last.is_some());
             let orphans = host.node.orphans().unwrap_or_default();
             let record = |pool: &&String| {
@@ -415,7 +416,7 @@ impl World {
             host.forget_floors();
         }
         if let Some(txn) = last {
-            self.send(at, Request::Commit(txn));
+            self.send(at, StoreRequest::Commit(txn));
         }
         let host = &mut self.hosts[at];
         host.dead_until = back.max(now);
@@ -424,7 +425,7 @@ impl World {
         host.start(back.max(now), &mut self.random, &self.budgets, self.bug);
     }
 
-    fn send(&mut self, host: usize, request: Request) {
+    fn send(&mut self, host: usize, request: StoreRequest) {
         let now = self.now;
         let calm = now >= FAULTS;
         let cut = now < self.hosts[host].cut_until;
@@ -465,12 +466,12 @@ impl World {
             {
                 flight.answered = true;
                 let fenced = |stored: &crate::request::Stored| match &stored.value {
-                    crate::request::Value::Member(member) => {
-                        member.fenced && stored.key == crate::request::Key::Member(self.hosts[at].name.clone())
+                    crate::request::StoreValue::Member(member) => {
+                        member.fenced && stored.key == crate::request::StoreKey::Member(self.hosts[at].name.clone())
                     }
-                    crate::request::Value::Pool(_) | crate::request::Value::Store(_) => false,
+                    crate::request::StoreValue::Pool(_) | crate::request::StoreValue::Store(_) => false,
                 };
-                if let Reply::Read(_, all) = &reply {
+                if let StoreReply::Read(_, all) = &reply {
                     self.seen.fenced_returns += u64::from(all.iter().any(fenced));
                 }
                 self.hosts[at].node.replied(clock, reply);
@@ -561,10 +562,10 @@ impl World {
                 let has = if host.old.is_some() { host.used(self.now, name) } else { has };
                 let rest = (*before).min(has);
                 // One that is frozen, and whose share no other node has read before.
-                let is_silent =
+                let is_unheard =
                     host.node.store() != self.etcd.store() && entry == Entry::default() && !host.runs(self.now);
-                let silent = if is_silent { host.used(self.now, name) } else { 0 };
-                *before = rest.max(floor + orphans.saturating_sub(entry.share)).max(silent);
+                let unheard = if is_unheard { host.used(self.now, name) } else { 0 };
+                *before = rest.max(floor + orphans.saturating_sub(entry.share)).max(unheard);
             }
         }
     }
@@ -586,7 +587,7 @@ impl World {
             let sum: u32 = self.hosts.iter().map(used).sum();
             // Before a new store is ready, what was shared in the one before counts.
             let before = self.lost_shares.get(name).copied().unwrap_or(0);
-            let shared = record.map_or(0, PoolRecord::shared).max(before);
+            let shared = record.map_or(0, PoolShares::shared).max(before);
             if sum > shared {
                 let all: Vec<u32> = self.hosts.iter().map(used).collect();
                 return Err(format!(

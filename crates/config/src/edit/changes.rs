@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::{Config, Pool};
+use crate::model::{Config, PoolConfig};
 use crate::names::FALLBACK;
 use crate::origin::FileFormat;
 use crate::settings;
@@ -80,7 +80,7 @@ fn of_settings(old: &Config, new: &Config) -> Vec<KeyChange> {
     found
 }
 
-fn all_pools(config: &Config) -> BTreeMap<&str, &Arc<Pool>> {
+fn all_pools(config: &Config) -> BTreeMap<&str, &Arc<PoolConfig>> {
     let fallback = config.fallback.iter().map(|pool| (FALLBACK, pool));
     config.pools.iter().map(|(name, pool)| (name.as_str(), pool)).chain(fallback).collect()
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_auth::{Method, RequireAuth};
 use weir_base::{Host, Target};
 
-use crate::model::{Config, Pool, SslMode};
+use crate::model::{Config, PoolConfig, SslMode};
 
 use super::{Edit, Keys, Operation, Value};
 
@@ -56,7 +56,7 @@ struct Way<'a> {
 /// A way of a secret; `through` is the pool whose server is the target.
 struct Route<'a> {
     way: Way<'a>,
-    through: &'a Pool,
+    through: &'a PoolConfig,
 }
 
 /// Checks whether the change `edit`, which turns `before` into `after`, sends a stored secret to a new target.
@@ -134,14 +134,14 @@ fn routes(config: &Config) -> Vec<Route<'_>> {
 }
 
 /// Whether clients of a pool may have secrets: listed ones, those that a server is asked for, or what they log in with.
-fn have_secrets(config: &Config, pool: &Pool) -> bool {
+fn have_secrets(config: &Config, pool: &PoolConfig) -> bool {
     config.auth.users.iter().any(|(_, secret)| !secret.is_empty())
         || !matches!(config.auth.method, Method::Trust | Method::Any | Method::Cert)
         || asker(config, Some(pool)).is_some()
 }
 
 /// The way of the auth_query for a pool's unlisted users.
-fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Pool>) {
+fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a PoolConfig>) {
     let Some((asker, place)) = asker(config, pool) else { return };
     // Where it asks as the pool's own user, it does so with the pool's password.
     if place.user.as_deref() != Some(asker) {
@@ -149,7 +149,7 @@ fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Poo
     }
 }
 
-fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a Pool) {
+fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a PoolConfig) {
     let Some(secret) = secret else { return };
     let way = |target| Way { secret: secret.clone(), user, target, require: through.require_auth };
     routes.extend(through.targets.iter().map(|target| Route { way: way(target), through }));
@@ -160,8 +160,8 @@ fn listed<'a>(config: &Config, user: &'a str) -> Option<Secret<'a>> {
 }
 
 /// The user of the auth_query for unlisted users, and the pool whose server answers it.
-fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a Pool)> {
-    let own = |get: fn(&'a Pool) -> &'a Option<String>| pool.and_then(|pool| get(pool).as_deref());
+fn asker<'a>(config: &'a Config, pool: Option<&'a PoolConfig>) -> Option<(&'a str, &'a PoolConfig)> {
+    let own = |get: fn(&'a PoolConfig) -> &'a Option<String>| pool.and_then(|pool| get(pool).as_deref());
     let user = own(|pool| &pool.auth_user).or(config.auth.query_user.as_deref()).filter(|user| !user.is_empty())?;
     let place = own(|pool| &pool.auth_database).or(config.auth.query_database.as_deref());
     let named = |name| config.pools.get(name).or(config.fallback.as_ref()).map(AsRef::as_ref);
@@ -170,7 +170,7 @@ fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a
 }
 
 /// The ways in which this target may ask for this secret already; none if the secret is not sent there.
-fn uses(way: &Way<'_>, through: &Pool, known: &[Way<'_>], before: &Config) -> Vec<RequireAuth> {
+fn uses(way: &Way<'_>, through: &PoolConfig, known: &[Way<'_>], before: &Config) -> Vec<RequireAuth> {
     let is_same = |old: &&Way<'_>| {
         let of_clients = old.secret == Secret::Clients && matches!(way.secret, Secret::Listed(_));
         old.target == way.target && (of_clients || (&old.secret, old.user) == (&way.secret, way.user))
@@ -178,7 +178,7 @@ fn uses(way: &Way<'_>, through: &Pool, known: &[Way<'_>], before: &Config) -> Ve
     let mut found: Vec<RequireAuth> = known.iter().filter(is_same).map(|old| old.require).collect();
     if let Secret::OfPool(_) = way.secret {
         // Another pool's password that equals this pool's password of before.
-        let equal = |pool: &&Arc<Pool>| {
+        let equal = |pool: &&Arc<PoolConfig>| {
             pool.user.as_deref() == Some(way.user)
                 && pool.password == through.password
                 && pool.targets.contains(way.target)

@@ -4,12 +4,12 @@ use weir_auth::Method;
 use weir_base::{PoolMode, Span};
 
 use super::{Review, plain};
-use crate::model::{Limits, Pool};
+use crate::model::{Limits, PoolConfig};
 use crate::names::RESERVED_DATABASES;
 use crate::server_password::ServerPassword;
 
 impl Review<'_> {
-    pub(super) fn pool_login(&mut self, pool: &Pool) {
+    pub(super) fn pool_login(&mut self, pool: &PoolConfig) {
         let key = format!("pools.{}", pool.name);
         let title = self.title(pool);
         if let Some(name) = pool.auth_database.as_deref().filter(|name| RESERVED_DATABASES.contains(name)) {
@@ -37,7 +37,7 @@ impl Review<'_> {
         }
     }
 
-    pub(super) fn pool_limits(&mut self, pool: &Pool) {
+    pub(super) fn pool_limits(&mut self, pool: &PoolConfig) {
         let (limits, name, title) = (&pool.limits, &pool.name, self.title(pool));
         self.unbounded_size(pool);
         if limits.size > 0 && limits.min_size > limits.size {
@@ -59,7 +59,7 @@ impl Review<'_> {
     }
 
     /// A pool whose size is 0 opens a server for every client that asks for one, which is what a pooler prevents.
-    fn unbounded_size(&mut self, pool: &Pool) {
+    fn unbounded_size(&mut self, pool: &PoolConfig) {
         let of_user = pool.user.as_deref().map_or(0, |user| self.config.user_connections(user));
         if pool.limits.size > 0 || pool.limits.max_db_connections > 0 || of_user > 0 {
             return;
@@ -72,7 +72,7 @@ impl Review<'_> {
 }
 
 /// Settings of a pool that have no effect beside its others, with the reason.
-fn without_effect(pool: &Pool, limits: &Limits) -> Vec<(&'static str, &'static str)> {
+fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let beyond = |time: Span, limit: Span| !limit.is_zero() && time >= limit;
     if limits.reserve_size == 0 {

@@ -3,7 +3,7 @@
 use weir_base::{Target, plural};
 
 use super::Review;
-use crate::model::{Pool, SslMode};
+use crate::model::{PoolConfig, SslMode};
 
 impl Review<'_> {
     pub(super) fn understood(&mut self) {
@@ -73,7 +73,7 @@ impl Review<'_> {
         }
     }
 
-    fn pool(&mut self, pool: &Pool) {
+    fn pool(&mut self, pool: &PoolConfig) {
         let user = pool.user.as_ref().map_or("each client's own user".to_owned(), |user| format!("user {user}"));
         let each = if pool.user.is_some() { "at most" } else { "for each user at most" };
         let servers = match pool.limits.size {

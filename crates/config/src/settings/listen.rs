@@ -90,7 +90,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "true",
         Field::Config(|c| FieldMut::Flag(&mut c.listen.defer_accept)),
         "Have Linux report a TCP client when it has sent something (TCP_DEFER_ACCEPT): a login wakes Weir once less, and a \
-         client that is silent costs no descriptor for the first second or so.",
+         client that sends nothing costs no descriptor for the first second or so.",
     )
     .ini("tcp_defer_accept"),
     Setting::new(

@@ -1,6 +1,6 @@
 //! The findings of `weir check`.
 
-use weir_config::{Finding, HostLimits, Severity, max_servers, review};
+use weir_config::{ConfigFinding, HostLimits, Severity, max_servers, review};
 
 use crate::common::load_with;
 
@@ -8,7 +8,7 @@ const FACTS: HostLimits = HostLimits { descriptors: 20_000, cores: 2 };
 const LOGIN: &str = "[auth.users]\napp = \"secret\"\n";
 const POOL: &str = "[pools.app]\nhost = \"db\"\nuser = \"app\"\npassword = \"secret\"\n";
 
-fn findings(text: &str, facts: HostLimits) -> Vec<Finding> {
+fn findings(text: &str, facts: HostLimits) -> Vec<ConfigFinding> {
     let config = load_with(text, &[("users", "\"a\" \"x\"\n\"a\" \"y\"\n")], &[]).unwrap_or_else(|e| panic!("{e}"));
     review(&config, &facts)
 }
@@ -283,7 +283,7 @@ fn a_finding_has_its_setting_and_what_to_do_apart_from_its_text() {
 
 const SITE: &str = include_str!("../samples/site.ini");
 
-fn of_ini(text: &str) -> Vec<Finding> {
+fn of_ini(text: &str) -> Vec<ConfigFinding> {
     let config = crate::common::load_ini(text, &[("users.txt", "\"asker\" \"x\"\n")]).unwrap_or_else(|e| panic!("{e}"));
     review(&config, &FACTS)
 }

@@ -1,7 +1,7 @@
 //! All workers have answered a command: its caller gets the result.
 
-use weir_admin::{Command, DatabaseStats, Reply, Show, Snapshot};
-use weir_base::{Peer, Time};
+use weir_admin::{Command, ControlReply, DatabaseStats, Show, Snapshot};
+use weir_base::{ConnId, Time};
 
 use crate::admin::broadcasts::{BroadcastAnswer, Caller};
 use crate::admin::{Admin, console, operators, tables};
@@ -32,26 +32,28 @@ impl Admin {
         }
         match answer.caller {
             Caller::Engine => self.answer_engine(core, now, &answer, io),
-            Caller::Console(peer) => self.answer_console(core, now, peer, answer, io),
+            Caller::Console(conn) => self.answer_console(core, now, conn, answer, io),
             Caller::Control(number) => {
                 let reply = match (&answer.command, self.reloads.take_persisted(number)) {
-                    (_, Some(persisted)) => Reply::Changed(Ok(persisted)),
-                    (Command::Show(_), None) => Reply::Report(Box::new(answer.report), self.reloads.newest().clone()),
-                    _ => Reply::Done,
+                    (_, Some(persisted)) => ControlReply::Changed(Ok(persisted)),
+                    (Command::Show(_), None) => {
+                        ControlReply::Report(Box::new(answer.report), self.reloads.newest().clone())
+                    }
+                    _ => ControlReply::Done,
                 };
                 io.answer(number, answer.result.map(|()| reply));
             }
         }
     }
 
-    fn answer_console<I: Io>(&mut self, core: &mut Core, now: Time, peer: Peer, answer: BroadcastAnswer, io: &mut I) {
+    fn answer_console<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, answer: BroadcastAnswer, io: &mut I) {
         let answer = match (answer.result, &answer.command) {
             (Err(error), _) => {
                 log(Level::Error, format_args!("{error}"), io);
                 console::failure(&error)
             }
             (Ok(()), Command::Show(what)) => {
-                let hides_queries = operators::console(core, peer).is_none_or(|console| !console.is_admin());
+                let hides_queries = operators::console(core, conn).is_none_or(|console| !console.is_admin());
                 let config = core.common.config();
                 let snapshot = Snapshot {
                     report: &answer.report,
@@ -60,11 +62,11 @@ impl Admin {
                     now_wall: core.common.wall(now),
                     hides_queries,
                 };
-                return tables::send_table(core, peer, *what, weir_admin::show(*what, &snapshot), io);
+                return tables::send_table(core, conn, *what, weir_admin::show(*what, &snapshot), io);
             }
             (Ok(()), command) => console::complete(command.tag().as_bytes()),
         };
-        operators::answer_console(core, peer, &answer, io);
+        operators::answer_console(core, conn, &answer, io);
     }
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.

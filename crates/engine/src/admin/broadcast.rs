@@ -62,6 +62,6 @@ impl Admin {
         let before = self.reloads.newest().clone();
         let cx = cx!(core, now, io);
         let job = cx.common.begin_job(Job::RecordConfig);
-        cx.io.help(job, Work::RecordConfig(Box::new(Adopted { author, command, before, after })));
+        cx.io.submit_job(job, Work::RecordConfig(Box::new(Adopted { author, command, before, after })));
     }
 }

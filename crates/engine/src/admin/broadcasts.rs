@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use weir_admin::{Command, CommandError, Report};
-use weir_base::{Peer, Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time, WorkerId};
 
 use crate::common::{Common, Cx};
 use crate::port::Io;
@@ -22,7 +22,7 @@ pub(crate) enum Caller {
     /// A signal, or the engine itself.
     Engine,
     /// An operator at the console.
-    Console(Peer),
+    Console(ConnId),
     /// The control plane, under this number.
     Control(u64),
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{Command, CommandError, Show, ShutdownMode};
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
@@ -64,7 +64,7 @@ impl Admin {
             ShutdownMode::WaitForServers => Drain::Servers,
             ShutdownMode::WaitForClients => Drain::Clients,
         };
-        io.send(client.peer, &console::complete(b"SHUTDOWN"));
+        io.send(client.conn, &console::complete(b"SHUTDOWN"));
         end::begin_drain(core, now, drain, io);
     }
 
@@ -80,20 +80,20 @@ impl Admin {
             log(Level::Info, format_args!("{what} command issued"), io);
         }
         let to_workers = match &command {
-            Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
-            Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
+            Command::Show(Show::Help) => return io.send(client.conn, &console::help()),
+            Command::Show(Show::Fds) => Err(CommandError::NoShowFds),
             Command::Show(what) if !what.lists().is_empty() => {
                 return tables::list_connections(core, client, *what, io);
             }
             Command::Show(Show::Statements) => Ok(WorkerCommand::Statements),
             Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
-            Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
+            Command::SetParameter(_) => return io.send(client.conn, &console::set_ignored()),
             Command::Reload => {
                 operators::console_waits(client, None, io);
                 return self.begin_reload(
                     core,
                     now,
-                    Caller::Console(client.peer),
+                    Caller::Console(client.conn),
                     operators::operator(core, client),
                     io,
                 );
@@ -104,7 +104,7 @@ impl Admin {
                     Ok(_) => {
                         operators::note_local_set(core, client, io);
                         operators::console_waits(client, None, io);
-                        let (caller, author) = (Caller::Console(client.peer), operators::operator(core, client));
+                        let (caller, author) = (Caller::Console(client.conn), operators::operator(core, client));
                         let set = SetTls { caller, author, key: key.clone(), value: value.clone() };
                         return self.begin_set_tls(core, now, set, io);
                     }
@@ -119,13 +119,13 @@ impl Admin {
                     self.record_config(core, now, ("SET", operators::operator(core, client)), config.clone(), io);
                     operators::note_local_set(core, client, io);
                 }
-                let id = self.broadcast(core, now, Caller::Console(client.peer), command, &to_workers, io);
+                let id = self.broadcast(core, now, Caller::Console(client.conn), command, &to_workers, io);
                 operators::console_waits(client, Some(id), io);
             }
             Err(error) => {
                 let why = error.detail().map(|why| format!(": {why}")).unwrap_or_default();
                 log(Level::Error, format_args!("{error}{why}"), io);
-                io.send(client.peer, &console::failure(&error));
+                io.send(client.conn, &console::failure(&error));
             }
         }
     }
@@ -141,7 +141,7 @@ impl Admin {
             match console.read(&received, &mut at) {
                 ConsoleInput::More => break,
                 ConsoleInput::Answer(answer) if answer.is_empty() => {}
-                ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
+                ConsoleInput::Answer(answer) => io.send(client.conn, &answer),
                 ConsoleInput::Command(command) => {
                     count_command(core);
                     self.console_command(core, now, &mut client, command, io);
@@ -150,7 +150,7 @@ impl Admin {
                 ConsoleInput::Refused(error) => {
                     count_command(core);
                     log(Level::Error, format_args!("{error}"), io);
-                    io.send(client.peer, &console::failure(&error));
+                    io.send(client.conn, &console::failure(&error));
                     left = 0;
                 }
                 ConsoleInput::Broken(refusal) => return leave::refuse(core, now, client, refusal, io),
@@ -174,11 +174,11 @@ impl Admin {
     }
 
     /// Ctrl-C at the console: a command that still waits is withdrawn.
-    pub(crate) fn cancel_console<I: Io>(&mut self, core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-        let Some(console) = operators::console(core, peer) else { return };
+    pub(crate) fn cancel_console<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+        let Some(console) = operators::console(core, conn) else { return };
         let (pending, streams) = (console.pending(), console.table().is_some());
         if streams || pending.is_some_and(|id| self.take_back(core, now, id, io)) {
-            operators::answer_console(core, peer, &console::canceled(), io);
+            operators::answer_console(core, conn, &console::canceled(), io);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Author, ChangeError, Command, CommandError, Persisted, Reply};
+use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, Persisted};
 use weir_base::Time;
 use weir_config::Config;
 
@@ -56,7 +56,7 @@ impl Admin {
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
-                let id = self.take_over(core, now, caller, ("RELOAD", author), config, io);
+                let id = self.put_in_force(core, now, caller, ("RELOAD", author), config, io);
                 operators::caller_waits(core, caller, id);
             }
             Err(why) => {
@@ -70,7 +70,7 @@ impl Admin {
                 let error = CommandError::ReloadFailed(why);
                 match caller {
                     Caller::Engine => {}
-                    Caller::Console(peer) => operators::answer_console(core, peer, &console::failure(&error), io),
+                    Caller::Console(conn) => operators::answer_console(core, conn, &console::failure(&error), io),
                     Caller::Control(number) => io.answer(number, Err(error)),
                 }
             }
@@ -100,8 +100,8 @@ impl Admin {
             Err(why) => {
                 let notice = "TLS settings could not be applied, still using old configuration";
                 log(Level::Error, format_args!("{notice}: {why}"), io);
-                if let Caller::Console(peer) = set.caller {
-                    io.send(peer, &console::notice(notice, Some(&why)));
+                if let Caller::Console(conn) = set.caller {
+                    io.send(conn, &console::notice(notice, Some(&why)));
                 }
             }
         }
@@ -133,14 +133,14 @@ impl Admin {
                     }
                 }
                 self.reloads.set_persisted(number, persisted);
-                self.take_over(core, now, Caller::Control(number), ("CHANGE", author), config, io);
+                self.put_in_force(core, now, Caller::Control(number), ("CHANGE", author), config, io);
             }
-            Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
+            Err(why) => io.answer(number, Ok(ControlReply::Changed(Err(why)))),
         }
         self.reloads.start(cx!(core, now, io));
     }
 
-    fn take_over<I: Io>(
+    fn put_in_force<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,

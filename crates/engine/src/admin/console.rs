@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use weir_admin::{Command, CommandError, Role};
+use weir_admin::{Command, CommandError, ConsoleRole};
 use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back};
 use weir_session::Refusal;
@@ -16,7 +16,7 @@ const MAX_QUERY: usize = 64 << 10;
 
 /// See the head of the file.
 pub(crate) struct Console {
-    role: Role,
+    role: ConsoleRole,
     /// The database name of the operator's startup packet.
     database: String,
     /// After an error in the extended protocol, until Sync.
@@ -46,7 +46,7 @@ pub(crate) enum ConsoleInput {
 }
 
 impl Console {
-    pub(crate) fn new(role: Role, database: String) -> Self {
+    pub(crate) fn new(role: ConsoleRole, database: String) -> Self {
         Console { role, database, skipping: false, pending: None, table: None, unread: false }
     }
 
@@ -57,7 +57,7 @@ impl Console {
 
     /// Whether the operator may do everything.
     pub(crate) fn is_admin(&self) -> bool {
-        self.role == Role::Admin
+        self.role == ConsoleRole::Admin
     }
 
     /// Takes the first message off the received bytes; moves `at` behind it.

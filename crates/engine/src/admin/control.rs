@@ -1,7 +1,7 @@
 //! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has
 //! checked the sender's role.
 
-use weir_admin::{Command, Cursor, Reply, Request, Show};
+use weir_admin::{Command, ControlReply, ControlRequest, Cursor, Show};
 use weir_base::Time;
 
 use crate::admin::Admin;
@@ -21,51 +21,51 @@ impl Admin {
         core: &mut Core,
         now: Time,
         number: u64,
-        request: Request,
+        request: ControlRequest,
         io: &mut I,
     ) {
         let caller = Caller::Control(number);
         match request {
-            Request::Report => {
+            ControlRequest::Report => {
                 let to_workers = WorkerCommand::Report { counts: false };
                 self.broadcast(core, now, caller, Command::Show(Show::Lists), &to_workers, io);
             }
-            Request::Users => {
+            ControlRequest::Users => {
                 let to_workers = WorkerCommand::Report { counts: true };
                 self.broadcast(core, now, caller, Command::Show(Show::Users), &to_workers, io);
             }
-            Request::Statements => {
+            ControlRequest::Statements => {
                 self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
             }
-            Request::Spans => {
+            ControlRequest::Spans => {
                 self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
             }
-            Request::Connections(_, Cursor { worker, .. }) if worker.0 >= core.common.workers() => {
-                io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
+            ControlRequest::Connections(_, Cursor { worker, .. }) if worker.0 >= core.common.workers() => {
+                io.answer(number, Ok(ControlReply::Connections(Vec::new(), None)));
             }
-            Request::Connections(of, Cursor { worker, slot }) => {
+            ControlRequest::Connections(of, Cursor { worker, slot }) => {
                 io.post(worker, Message(Payload::Paging(Paging::WantedByControl { number, of, slot })), None);
             }
             // Worker 0 counts: see `Engine`.
-            Request::SetShared(_) => {}
-            Request::SetFaults(faults) => {
+            ControlRequest::SetShared(_) => {}
+            ControlRequest::SetFaults(faults) => {
                 self.faults = faults;
-                io.answer(number, Ok(Reply::Done));
+                io.answer(number, Ok(ControlReply::Done));
             }
-            Request::SetFindings(findings) => {
+            ControlRequest::SetFindings(findings) => {
                 self.findings = findings;
-                io.answer(number, Ok(Reply::Done));
+                io.answer(number, Ok(ControlReply::Done));
             }
-            Request::Log(line) => {
+            ControlRequest::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);
-                io.answer(number, Ok(Reply::Done));
+                io.answer(number, Ok(ControlReply::Done));
             }
-            Request::Change(wanted, author) => {
+            ControlRequest::Change(wanted, author) => {
                 let cx = cx!(core, now, io);
                 self.reloads.enqueue(cx, Reload::Change(number, wanted, author));
             }
-            Request::Reload(author) => self.begin_reload(core, now, caller, author, io),
-            Request::Run(command) => match self.worker_command(core, &command) {
+            ControlRequest::Reload(author) => self.begin_reload(core, now, caller, author, io),
+            ControlRequest::Run(command) => match self.worker_command(core, &command) {
                 Ok(to_workers) => {
                     if let Some(what) = command.issued() {
                         log(Level::Info, format_args!("{what} command issued"), io);

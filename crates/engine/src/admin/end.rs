@@ -44,9 +44,9 @@ impl Admin {
         if !core.shutdown.worker_finished(worker, drain, core.common.workers()) {
             return;
         }
-        if core.shutdown.departure().is_some() {
+        if core.shutdown.shared_server_wait().is_some() {
             core.shutdown.all_closed();
-            return check_departed(core, workers, io);
+            return check_shared_servers_ended(core, workers, io);
         }
         // PgBouncer's texts.
         let whose = match drain {
@@ -54,17 +54,17 @@ impl Admin {
             Drain::Clients => "client",
         };
         log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
-        self.depart(core, workers, now, drain == Drain::Servers, io);
+        self.exit_after_servers(core, workers, now, drain == Drain::Servers, io);
     }
 
     /// Exits; where nodes share pools, when the servers have ended their connections, so that this node can give its
     /// shares away itself. `closed`: the workers have closed theirs.
-    fn depart<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
+    fn exit_after_servers<I: Io>(&mut self, core: &mut Core, workers: &Workers, now: Time, closed: bool, io: &mut I) {
         if workers.budget.pools().next().is_none() {
             return io.exit(0);
         }
-        core.shutdown.depart(cx!(core, now, io), closed);
-        check_departed(core, workers, io);
+        core.shutdown.await_shared_servers(cx!(core, now, io), closed);
+        check_shared_servers_ended(core, workers, io);
     }
 
     /// `shutdown_timeout` may be over.
@@ -72,12 +72,12 @@ impl Admin {
         if !core.shutdown.is_over(cx!(core, now, io)) {
             return;
         }
-        if core.shutdown.departure().is_some() {
+        if core.shutdown.shared_server_wait().is_some() {
             log(Level::Info, format_args!("servers have not ended all connections: other nodes look for them"), io);
             return io.exit(0);
         }
         log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
-        self.depart(core, workers, now, false, io);
+        self.exit_after_servers(core, workers, now, false, io);
         for database in workers.budget.pools() {
             let close = || Message(Payload::CloseServers(database.as_str().into()));
             (0..core.common.workers()).for_each(|worker| io.post(WorkerId(worker), close(), None));
@@ -115,9 +115,9 @@ pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I)
 }
 
 /// Worker 0: a server of a pool that nodes share has ended: was it the last one of a process that exits?
-pub(crate) fn check_departed<I: Io>(core: &Core, workers: &Workers, io: &mut I) {
-    if core.shutdown.departure() == Some(true) && workers.have_no_shared_servers() {
-        io.vacated();
+pub(crate) fn check_shared_servers_ended<I: Io>(core: &Core, workers: &Workers, io: &mut I) {
+    if core.shutdown.shared_server_wait() == Some(true) && workers.have_no_shared_servers() {
+        io.shared_servers_ended();
         io.exit(0);
     }
 }

@@ -25,7 +25,7 @@ enum Outcome {
     /// The command is answered when this condition holds.
     Wait(Option<String>, Condition),
     /// The command is not answered.
-    Silent,
+    NoAnswer,
 }
 
 impl Admin {
@@ -42,7 +42,7 @@ impl Admin {
         match self.outcome(core, workers, now, command, io) {
             Ok(Outcome::Done) => answer(from, id, WorkerAnswer::Done, io),
             Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
-            Ok(Outcome::Silent) => {}
+            Ok(Outcome::NoAnswer) => {}
             Ok(Outcome::Wait(name, until)) => {
                 // Queued after what the pools do now because of the command.
                 core.common.follow_up(FollowUp::Watch(Box::new(WaitingCommand { from, id, name, until })));
@@ -85,7 +85,7 @@ impl Admin {
             WorkerCommand::WaitClose(name) => return Ok(Outcome::Wait(name, Condition::Closed)),
             WorkerCommand::Forget(id) => {
                 core.pause.unwatch(id);
-                return Ok(Outcome::Silent);
+                return Ok(Outcome::NoAnswer);
             }
             // A new configuration concerns all rooms.
             WorkerCommand::Adopt(_) => {}
@@ -104,7 +104,7 @@ impl Admin {
 
 fn kill_client<I: Io>(core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
     let client = core.conns.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
-    let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
-    leave::refuse_handle(core, now, peer, Refusal::Killed, io);
+    let conn = client.map(|client| client.conn).ok_or(CommandError::ClientNotFound)?;
+    leave::refuse_handle(core, now, conn, Refusal::Killed, io);
     Ok(())
 }

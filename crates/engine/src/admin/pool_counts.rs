@@ -7,7 +7,7 @@ use weir_pgwire::Dirty;
 /// The counters of one pool.
 pub(crate) struct PoolCounts {
     pub(crate) stats: Stats,
-    pub(crate) tally: PoolCounters,
+    pub(crate) counters: PoolCounters,
     /// The pool's clients that were refused.
     pub(crate) refusals: Refusals,
     /// Who the refused clients were, but for those that the pool's health does not count.
@@ -25,7 +25,7 @@ impl PoolCounts {
     pub(crate) fn new(now: Time) -> PoolCounts {
         PoolCounts {
             stats: Stats::default(),
-            tally: PoolCounters::default(),
+            counters: PoolCounters::default(),
             refusals: Refusals::default(),
             refused_by: ClientNames::default(),
             lost_logged: Dirty::NONE,
@@ -39,7 +39,7 @@ impl PoolCounts {
     #[inline]
     pub(crate) fn waited(&mut self, waited: Span) {
         self.stats.wait_time += waited.micros();
-        self.tally.times().wait.count(waited.micros());
+        self.counters.times().wait.count(waited.micros());
     }
 
     /// Ends a statistics period.
@@ -51,7 +51,7 @@ impl PoolCounts {
     /// Adds the counters to those of a database.
     pub(crate) fn add_to(&self, stats: &mut DatabaseStats, now: Time) {
         stats.total.add(&self.stats);
-        stats.tally.add(&self.tally);
+        stats.counters.add(&self.counters);
         stats.previous.add(&self.previous.0);
         stats.period = stats.period.max(now.since(self.previous.1));
     }

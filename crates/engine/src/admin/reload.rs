@@ -83,7 +83,7 @@ impl Reloads {
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);
-        cx.io.help(job, work);
+        cx.io.submit_job(job, work);
     }
 
     /// The newest configuration with a SET of encryption pending in it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use weir_admin::{
     ClientNames, Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, Symptoms, UserClients,
 };
-use weir_base::{ClientAddr, Host, Peer, Span, Time};
+use weir_base::{ClientAddr, ConnId, Host, Span, Time};
 use weir_pool::ServerState as InPool;
 use weir_session::startup::Replication;
 use weir_session::{ParamTable, Server};
@@ -36,7 +36,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) queries: &'a AuthQueries,
     pub(crate) throttle: &'a LoginThrottle,
     /// Whether a server of a pool is lent to another worker.
-    pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
+    pub(crate) is_lent: &'a dyn Fn(ConnId) -> bool,
 }
 
 impl Tables<'_> {
@@ -87,7 +87,7 @@ impl Tables<'_> {
     fn waiting(&self, slot: &PoolSlot) -> ClientNames {
         let mut names = ClientNames::default();
         let clients =
-            slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(peer, _)| self.conns.get::<ClientSlot>(peer));
+            slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(conn, _)| self.conns.get::<ClientSlot>(conn));
         clients.for_each(|client| names.count(&client.user, client.application(self.params), 1));
         names
     }
@@ -107,7 +107,7 @@ impl Tables<'_> {
 
     /// Cancel requests of a pool that are under way; several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
-        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.conns.get::<CancelSlot>(*peer));
+        let cancels = slot.cancels.under_way().iter().filter_map(|conn| self.conns.get::<CancelSlot>(*conn));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
     }
 
@@ -237,7 +237,7 @@ impl Tables<'_> {
             connect_time: self.common.wall(server.connection.connected_at()),
             request_time: self.common.wall(server.clock.linked_at()),
             wait: Span::ZERO,
-            close_needed: is_outdated(self.conns, self.pools, server.peer),
+            close_needed: is_outdated(self.conns, self.pools, server.conn),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
@@ -254,7 +254,7 @@ impl Tables<'_> {
     /// A server's state in SHOW SERVERS.
     fn server_state(&self, server: &ServerSlot) -> &'static str {
         let slot = self.pools.get(server.pool);
-        let free_since = slot.pool.free_since(server.peer);
+        let free_since = slot.pool.free_since(server.conn);
         match &server.state {
             ServerState::Up(_, ServerPhase::Idle)
                 if free_since.is_some_and(|since| is_used(slot, since, self.common.now())) =>
@@ -273,7 +273,7 @@ impl Tables<'_> {
 }
 
 /// Whether a server is marked for close (`close_needed`).
-pub(crate) fn is_outdated(conns: &ConnTable, pools: &Pools, server: Peer) -> bool {
+pub(crate) fn is_outdated(conns: &ConnTable, pools: &Pools, server: ConnId) -> bool {
     let Some(slot) = conns.get::<ServerSlot>(server) else { return false };
     slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
 }

@@ -32,7 +32,7 @@ impl Admin {
             cluster: workers.budget.view(),
             faults: self.faults.clone(),
             findings: self.findings.clone(),
-            silent: core.hosts.unresponsive.report(|at| core.common.wall(at)),
+            unresponsive: core.hosts.unresponsive.report(|at| core.common.wall(at)),
             console_clients: core.client_counts.consoles(),
             login_clients: logging_in::clients_logging_in(core),
             ..Report::default()
@@ -66,7 +66,7 @@ impl Admin {
             paused: halt.paused().clone(),
             disabled: halt.disabled().clone(),
             findings: self.findings.clone(),
-            silent: core.hosts.unresponsive.report(|at| core.common.wall(at)),
+            unresponsive: core.hosts.unresponsive.report(|at| core.common.wall(at)),
             ..Report::default()
         };
         tables::with_tables(core, |tables| Report { pools: tables.pools(), ..report })

@@ -19,10 +19,10 @@ pub(crate) struct Shutdown {
     reported: bool,
     /// When clients that wait for servers are dismissed; never, if there are none.
     dismissal: Time,
-    asked: Asked,
+    request: DrainRequest,
     /// Worker 0: the process exits when the servers of pools that nodes share have ended; holds whether all workers
     /// have closed theirs.
-    departure: Option<bool>,
+    shared_server_wait: Option<bool>,
     announced: Option<Announced>,
 }
 
@@ -38,7 +38,7 @@ struct Announced {
 const DISMISSAL: Span = Span::from_millis(300);
 
 /// How long a process waits for the end of its servers' connections, so that other nodes need not look for them.
-const DEPARTURE: Span = Span::from_secs(1);
+const SHARED_SERVER_WAIT: Span = Span::from_secs(1);
 
 impl Default for Shutdown {
     fn default() -> Self {
@@ -46,24 +46,24 @@ impl Default for Shutdown {
             draining: None,
             reported: false,
             dismissal: Time::NEVER,
-            asked: Asked::default(),
-            departure: None,
+            request: DrainRequest::default(),
+            shared_server_wait: None,
             announced: None,
         }
     }
 }
 
 /// The request that worker 0 sent to all workers: its own message may arrive last.
-struct Asked {
+struct DrainRequest {
     drain: Option<Drain>,
     drained: BTreeSet<WorkerId>,
     by: Time,
     armed: Time,
 }
 
-impl Default for Asked {
+impl Default for DrainRequest {
     fn default() -> Self {
-        Asked { drain: None, drained: BTreeSet::new(), by: Time::NEVER, armed: Time::NEVER }
+        DrainRequest { drain: None, drained: BTreeSet::new(), by: Time::NEVER, armed: Time::NEVER }
     }
 }
 
@@ -109,15 +109,15 @@ impl Shutdown {
     /// Worker 0: sends the request to all workers.
     pub(crate) fn begin<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
         self.announced = None;
-        let asked = &mut self.asked;
-        asked.by = cx.now.deadline(cx.common.config().shutdown_timeout);
-        cx.common.arm(Who::Shutdown, asked.by, &mut asked.armed);
+        let request = &mut self.request;
+        request.by = cx.now.deadline(cx.common.config().shutdown_timeout);
+        cx.common.arm(Who::Shutdown, request.by, &mut request.armed);
         self.ask(cx, drain);
     }
 
     fn ask<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
-        self.asked.drained.clear();
-        self.asked.drain = Some(drain);
+        self.request.drained.clear();
+        self.request.drain = Some(drain);
         for worker in 0..cx.common.workers() {
             let id = cx.common.next_id();
             cx.io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
@@ -125,23 +125,23 @@ impl Shutdown {
     }
 
     /// Worker 0: the process exits when servers have ended, or soon. `closed`: all workers have closed theirs.
-    pub(crate) fn depart<I: Io>(&mut self, cx: &mut Cx<'_, I>, closed: bool) {
-        self.departure = Some(closed);
-        self.asked.by = cx.now + DEPARTURE;
-        cx.common.arm(Who::Shutdown, self.asked.by, &mut self.asked.armed);
+    pub(crate) fn await_shared_servers<I: Io>(&mut self, cx: &mut Cx<'_, I>, closed: bool) {
+        self.shared_server_wait = Some(closed);
+        self.request.by = cx.now + SHARED_SERVER_WAIT;
+        cx.common.arm(Who::Shutdown, self.request.by, &mut self.request.armed);
         if !closed {
             self.ask(cx, Drain::Servers);
         }
     }
 
     /// Worker 0: whether the process exits when servers have ended; holds whether all workers have closed theirs.
-    pub(crate) fn departure(&self) -> Option<bool> {
-        self.departure
+    pub(crate) fn shared_server_wait(&self) -> Option<bool> {
+        self.shared_server_wait
     }
 
     /// Worker 0: all workers have closed their servers.
     pub(crate) fn all_closed(&mut self) {
-        self.departure = Some(true);
+        self.shared_server_wait = Some(true);
     }
 
     /// The request has arrived at this worker.
@@ -173,19 +173,19 @@ impl Shutdown {
 
     /// Worker 0: a worker has nothing left. Returns whether none has, so that the process may exit.
     pub(crate) fn worker_finished(&mut self, worker: WorkerId, drain: Drain, workers: u16) -> bool {
-        if self.asked.drain == Some(drain) {
-            self.asked.drained.insert(worker);
+        if self.request.drain == Some(drain) {
+            self.request.drained.insert(worker);
         }
-        self.asked.drained.len() == usize::from(workers)
+        self.request.drained.len() == usize::from(workers)
     }
 
     /// A timer has fired: returns whether `shutdown_timeout` is over, or the wait for servers' ends.
     pub(crate) fn is_over<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> bool {
-        self.asked.armed = Time::NEVER;
-        if self.asked.by <= cx.now {
+        self.request.armed = Time::NEVER;
+        if self.request.by <= cx.now {
             return true;
         }
-        cx.common.arm(Who::Shutdown, self.asked.by, &mut self.asked.armed);
+        cx.common.arm(Who::Shutdown, self.request.by, &mut self.request.armed);
         false
     }
 }

@@ -9,7 +9,7 @@
 //! [`MAX_LOOKS`] slots. A table is not a snapshot: each row is true at the moment when its page was made.
 
 use weir_admin::{Column, Row, Show, SocketRecord};
-use weir_base::{Peer, WorkerId};
+use weir_base::{ConnId, WorkerId};
 use weir_pgwire::put_back;
 
 use crate::admin::paging::Paging;
@@ -75,7 +75,7 @@ impl TableStream {
     }
 
     /// The request for the next piece, and the worker that answers it; `here` is the console's.
-    pub(crate) fn ask(&mut self, console: Peer, here: WorkerId) -> (WorkerId, Paging) {
+    pub(crate) fn ask(&mut self, console: ConnId, here: WorkerId) -> (WorkerId, Paging) {
         self.asked = true;
         match self.rest {
             Rest::Rows(_) => (here, Paging::Rows { console, id: self.id }),

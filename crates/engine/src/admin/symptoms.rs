@@ -37,8 +37,8 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
                 symptoms.login_age = symptoms.login_age.max(now.since(since));
             }
             InPool::Linked(_) => {
-                let (silent, stuck) = motionless(conns.get::<ServerSlot>(server), now);
-                symptoms.silent += u32::from(silent);
+                let (awaiting_client, stuck) = motionless(conns.get::<ServerSlot>(server), now);
+                symptoms.awaiting_client += u32::from(awaiting_client);
                 symptoms.stuck += u32::from(stuck);
             }
             InPool::Idle { .. } | InPool::Closing => {}
@@ -99,6 +99,6 @@ fn motionless(server: Option<&ServerSlot>, now: Time) -> (bool, bool) {
     let ServerState::Up(_, ServerPhase::Linked) = &server.state else { return (false, false) };
     let long = |since: Time| since != Time::NEVER && now.since(since) >= MOTIONLESS;
     let holding = server.clock.holding();
-    let silent = long(holding.silence);
-    (silent, !silent && long(holding.query) && long(server.clock.received_at()))
+    let awaiting_client = long(holding.client_idle);
+    (awaiting_client, !awaiting_client && long(holding.query) && long(server.clock.received_at()))
 }

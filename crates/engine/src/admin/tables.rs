@@ -1,7 +1,7 @@
 //! Tables for operators and the control plane; long ones in pieces.
 
-use weir_admin::{Cursor, Reply, Show, SocketRecord, Table};
-use weir_base::{Peer, WorkerId};
+use weir_admin::{ControlReply, Cursor, Show, SocketRecord, Table};
+use weir_base::{ConnId, WorkerId};
 
 use crate::admin::console::Console;
 use crate::admin::paging::Paging;
@@ -30,21 +30,21 @@ pub(crate) fn with_tables<R>(core: &Core, make: impl FnOnce(&Tables<'_>) -> R) -
 
 /// Begins to send a table that lists connections.
 pub(crate) fn list_connections<I: Io>(core: &mut Core, client: &mut ClientSlot, show: Show, io: &mut I) {
-    io.send(client.peer, &stream::columns(weir_admin::columns(show)));
+    io.send(client.conn, &stream::columns(weir_admin::columns(show)));
     client.pause(Reason::Waits, io);
     let mut table = TableStream::of_connections(core.common.next_id(), show);
-    ask_for_piece(&mut table, client.peer, core.common.worker(), io);
+    ask_for_piece(&mut table, client.conn, core.common.worker(), io);
     if let ClientPhase::Console(console) = client.phase_mut() {
         console.set_table(table);
     }
 }
 
 /// The table of this number that is being sent to a console.
-fn table(core: &mut Core, console: Peer, id: u64) -> Option<&mut TableStream> {
+fn table(core: &mut Core, console: ConnId, id: u64) -> Option<&mut TableStream> {
     operators::console(core, console)?.table().filter(|table| table.id() == id)
 }
 
-fn send_piece<I: Io>(core: &mut Core, console: Peer, piece: Option<Piece>, io: &mut I) {
+fn send_piece<I: Io>(core: &mut Core, console: ConnId, piece: Option<Piece>, io: &mut I) {
     let Some(Piece { messages, last }) = piece else { return };
     if last {
         return operators::answer_console(core, console, &messages, io);
@@ -57,29 +57,29 @@ fn send_piece<I: Io>(core: &mut Core, console: Peer, piece: Option<Piece>, io: &
     }
 }
 
-fn next_rows<I: Io>(core: &mut Core, console: Peer, id: u64, io: &mut I) {
+fn next_rows<I: Io>(core: &mut Core, console: ConnId, id: u64, io: &mut I) {
     let piece = table(core, console, id).and_then(TableStream::rows);
     send_piece(core, console, piece, io);
 }
 
 /// Sends a table to a waiting console.
-pub(crate) fn send_table<I: Io>(core: &mut Core, peer: Peer, show: Show, table: Table, io: &mut I) {
+pub(crate) fn send_table<I: Io>(core: &mut Core, conn: ConnId, show: Show, table: Table, io: &mut I) {
     let id = core.common.next_id();
     // The operator may have disconnected meanwhile.
-    let Some(console) = operators::console(core, peer) else { return };
+    let Some(console) = operators::console(core, conn) else { return };
     console.set_table(TableStream::of_rows(id, show, table.rows));
-    io.send(peer, &stream::columns(table.columns));
-    next_rows(core, peer, id, io);
+    io.send(conn, &stream::columns(table.columns));
+    next_rows(core, conn, id, io);
 }
 
 /// A console has read its output: requests the next piece of its table, or goes on with its next command.
-pub(crate) fn console_reads<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
+pub(crate) fn console_reads<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
     let here = core.common.worker();
-    if operators::console(core, peer).is_some_and(|console| console.set_unread(false)) {
-        return operators::turn(core, peer, io);
+    if operators::console(core, conn).is_some_and(|console| console.set_unread(false)) {
+        return operators::turn(core, conn, io);
     }
-    if let Some(table) = operators::console(core, peer).and_then(Console::table).filter(|table| !table.is_asked()) {
-        ask_for_piece(table, peer, here, io);
+    if let Some(table) = operators::console(core, conn).and_then(Console::table).filter(|table| !table.is_asked()) {
+        ask_for_piece(table, conn, here, io);
     }
 }
 
@@ -96,7 +96,7 @@ fn page_for_control<I: Io>(
         None if worker.0 + 1 < core.common.workers() => Some(Cursor { worker: WorkerId(worker.0 + 1), slot: 0 }),
         None => None,
     };
-    io.answer(number, Ok(Reply::Connections(records, next)));
+    io.answer(number, Ok(ControlReply::Connections(records, next)));
 }
 
 /// Handles a request or reply about a list of connections.
@@ -124,7 +124,7 @@ pub(crate) fn paging<I: Io>(core: &mut Core, from: WorkerId, paging: Paging, io:
     io.post(from, Message(Payload::Paging(answer)), None);
 }
 
-fn ask_for_piece<I: Io>(table: &mut TableStream, console: Peer, here: WorkerId, io: &mut I) {
+fn ask_for_piece<I: Io>(table: &mut TableStream, console: ConnId, here: WorkerId, io: &mut I) {
     let (to, paging) = table.ask(console, here);
     io.post(to, Message(Payload::Paging(paging)), None);
 }

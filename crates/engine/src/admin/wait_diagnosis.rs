@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_config::Config;
 use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::ServerState as InPool;
@@ -37,7 +37,7 @@ pub(crate) struct Diagnosis<'a> {
     /// Why this process may open no server of a pool that nodes share.
     pub(crate) obstacle: Option<&'a str>,
     /// Whether a server of the pool is lent to another worker.
-    pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
+    pub(crate) is_lent: &'a dyn Fn(ConnId) -> bool,
 }
 
 /// What holds a server that is in use.
@@ -113,13 +113,13 @@ impl Diagnosis<'_> {
     pub(crate) fn holders(&self) -> String {
         let (mut servers, mut used) = (0, 0);
         let mut groups = [Group::default(); 5];
-        for (peer, state, _) in self.pool.pool.servers() {
+        for (conn, state, _) in self.pool.pool.servers() {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
             used += 1;
-            let (hold, since) = match self.conns.get::<ServerSlot>(peer) {
+            let (hold, since) = match self.conns.get::<ServerSlot>(conn) {
                 Some(server) => hold(server, self.now),
-                None if (self.is_lent)(peer) => (Hold::Lent, self.now),
+                None if (self.is_lent)(conn) => (Hold::Lent, self.now),
                 // The server is out of the table: it is being processed now.
                 None => (Hold::Query, self.now),
             };
@@ -162,8 +162,8 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
 fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     match &server.state {
         ServerState::Up(_, ServerPhase::Linked) => {
-            let Holding { silence, query, transaction, .. } = *server.clock.holding();
-            match (silence, transaction) {
+            let Holding { client_idle, query, transaction, .. } = *server.clock.holding();
+            match (client_idle, transaction) {
                 (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.received_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
@@ -195,7 +195,7 @@ pub(crate) fn timed_out<I: Io>(
 }
 
 /// Sends a waiting client the reason for its wait (`query_wait_notify`); logs it, too.
-pub(crate) fn notify<I: Io>(conns: &ConnTable, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
+pub(crate) fn notify<I: Io>(conns: &ConnTable, pool: &PoolSlot, client: ConnId, why: &str, io: &mut I) {
     let Some(client) =
         conns.get::<ClientSlot>(client).filter(|client| client.link.is_none() && client.reading.has(Reason::Waits))
     else {
@@ -211,7 +211,7 @@ pub(crate) fn notify<I: Io>(conns: &ConnTable, pool: &PoolSlot, client: Peer, wh
             hint: None,
         };
         put_back::notice(&mut buffer, &fields);
-        io.send(client.peer, &buffer);
+        io.send(client.conn, &buffer);
     }
     let text = format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user);
     log(Level::Info, text, io);

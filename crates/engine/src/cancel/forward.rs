@@ -1,7 +1,7 @@
 //! Requests to cancel that mean a client of another process: they are passed on to that one.
 
 use weir_admin::PeerPoolRecord;
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_pgwire::put_front;
 
 use crate::cancel::finish;
@@ -26,12 +26,12 @@ fn next_forwards<I: Io>(core: &mut Core, now: Time, to: u16, io: &mut I) {
         if forward.requester.is_some_and(|requester| core.conns.get_mut::<ClientSlot>(requester).is_none()) {
             continue;
         }
-        let peer = io.connect(&target);
+        let conn = io.connect(&target);
         let deadline = now.deadline(core.common.config().limits.cancel_wait_timeout);
-        let mut slot = Box::new(ForwardSlot { peer, to, forward, sent: false, armed: Time::NEVER, deadline });
-        core.common.arm(Who::Peer(peer), deadline, &mut slot.armed);
-        core.conns.put_at(peer, Conn::Forward(slot));
-        core.peering.begin(to, peer);
+        let mut slot = Box::new(ForwardSlot { conn, to, forward, sent: false, armed: Time::NEVER, deadline });
+        core.common.arm(Who::Conn(conn), deadline, &mut slot.armed);
+        core.conns.put_at(conn, Conn::Forward(slot));
+        core.peering.begin(to, conn);
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn begin<I: Io>(
         lines::about_client(core, Level::Info, &client, format_args!("closing because: {why} (age=0s)"), io);
         return leave::client_leaves(core, now, client, io);
     }
-    let requester = client.peer;
+    let requester = client.conn;
     client.enter(ClientPhase::Canceller);
     core.client_counts.change(&client.phase);
     table::insert(core, client);
@@ -64,13 +64,13 @@ pub(crate) fn begin<I: Io>(
 }
 
 /// The connection to a peer is there.
-pub(crate) fn connected<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some(slot) = core.conns.get_mut::<ForwardSlot>(peer) else { return };
+pub(crate) fn connected<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
+    let Some(slot) = core.conns.get_mut::<ForwardSlot>(conn) else { return };
     let mut buffer = Vec::new();
     put_front::cancel_request(&mut buffer, slot.forward.pid, &slot.forward.secret);
     slot.sent = true;
     let to = slot.to;
-    io.send(peer, &buffer);
+    io.send(conn, &buffer);
     core.peering.sent(to);
 }
 
@@ -95,12 +95,12 @@ pub(crate) fn failed<I: Io>(core: &mut Core, slot: &ForwardSlot, error: &str, io
 }
 
 /// A peer takes too long to answer by closing the connection.
-pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    if core.conns.get_mut::<ForwardSlot>(peer).is_none_or(|slot| slot.deadline > now) {
+pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+    if core.conns.get_mut::<ForwardSlot>(conn).is_none_or(|slot| slot.deadline > now) {
         return;
     }
-    if let Conn::Forward(slot) = core.conns.take_any(peer) {
-        io.close(peer);
+    if let Conn::Forward(slot) = core.conns.take_any(conn) {
+        io.close(conn);
         over(core, &slot, io);
     }
 }

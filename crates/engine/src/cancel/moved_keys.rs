@@ -4,36 +4,36 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use weir_base::Peer;
+use weir_base::ConnId;
 
 /// See the head of the file. Empty, and without cost, where no client came so.
 #[derive(Default)]
 pub(crate) struct MovedKeys {
-    by_pid: BTreeSet<(u32, Peer)>,
-    by_peer: HashMap<Peer, u32>,
+    by_pid: BTreeSet<(u32, ConnId)>,
+    by_conn: HashMap<ConnId, u32>,
 }
 
 impl MovedKeys {
     /// A client came with a key of this process id.
-    pub(crate) fn add(&mut self, pid: u32, peer: Peer) {
-        self.by_pid.insert((pid, peer));
-        self.by_peer.insert(peer, pid);
+    pub(crate) fn add(&mut self, pid: u32, conn: ConnId) {
+        self.by_pid.insert((pid, conn));
+        self.by_conn.insert(conn, pid);
     }
 
     /// A client is gone, or has left.
     #[inline]
-    pub(crate) fn remove(&mut self, peer: Peer) {
-        if !self.by_peer.is_empty()
-            && let Some(pid) = self.by_peer.remove(&peer)
+    pub(crate) fn remove(&mut self, conn: ConnId) {
+        if !self.by_conn.is_empty()
+            && let Some(pid) = self.by_conn.remove(&conn)
         {
-            self.by_pid.remove(&(pid, peer));
+            self.by_pid.remove(&(pid, conn));
         }
     }
 
     /// The clients that a process id may mean.
-    pub(crate) fn named(&self, pid: u32) -> impl Iterator<Item = Peer> {
-        let (first, last) = (Peer::new(0, 0), Peer::new(u32::MAX, u32::MAX));
-        self.by_pid.range((pid, first)..=(pid, last)).map(|(_, peer)| *peer)
+    pub(crate) fn named(&self, pid: u32) -> impl Iterator<Item = ConnId> {
+        let (first, last) = (ConnId::new(0, 0), ConnId::new(u32::MAX, u32::MAX));
+        self.by_pid.range((pid, first)..=(pid, last)).map(|(_, conn)| *conn)
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_key_names_all_that_came_with_it_until_they_leave() {
         let mut keys = MovedKeys::default();
-        let (a, b, c) = (Peer::new(1, 0), Peer::new(2, 7), Peer::new(3, 0));
+        let (a, b, c) = (ConnId::new(1, 0), ConnId::new(2, 7), ConnId::new(3, 0));
         keys.add(6, a);
         keys.add(6, b);
         keys.add(7, c);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use weir_admin::NodePeers;
-use weir_base::{Peer, Target, Time};
+use weir_base::{ConnId, Target, Time};
 use weir_config::{Config, PeerRules};
 
 /// The bits of a key's eighth byte that say how often it may be passed on: three times where all are set.
@@ -77,7 +77,7 @@ const MAX_ALONE: usize = 1000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Forward {
     /// The client that sent the request, to be closed when the request is done; none if it was closed to make room.
-    pub(crate) requester: Option<Peer>,
+    pub(crate) requester: Option<ConnId>,
     /// What the peer receives.
     pub(crate) pid: u32,
     pub(crate) secret: Vec<u8>,
@@ -85,7 +85,7 @@ pub(crate) struct Forward {
 
 /// A connection of ours that carries a request to a peer.
 pub(crate) struct ForwardSlot {
-    pub(crate) peer: Peer,
+    pub(crate) conn: ConnId,
     /// The process that the connection goes to.
     pub(crate) to: u16,
     pub(crate) forward: Forward,
@@ -98,7 +98,7 @@ pub(crate) struct ForwardSlot {
 /// See the head of the file.
 #[derive(Default)]
 pub(crate) struct Peering {
-    keys: HashMap<PeerKey, Peer>,
+    keys: HashMap<PeerKey, ConnId>,
     pools: BTreeMap<u16, PeerPool>,
     /// The cluster's nodes; empty without one.
     nodes: Arc<NodePeers>,
@@ -107,7 +107,7 @@ pub(crate) struct Peering {
 /// The requests for one peer. Those that wait are clients with a time-out, so there are no more than those.
 #[derive(Default)]
 pub(crate) struct PeerPool {
-    under_way: Vec<Peer>,
+    under_way: Vec<ConnId>,
     sent: u32,
     waiting: VecDeque<Forward>,
 }
@@ -138,7 +138,7 @@ impl Peering {
     }
 
     /// A client has received this key.
-    pub(crate) fn issued(&mut self, key: PeerKey, client: Peer) {
+    pub(crate) fn issued(&mut self, key: PeerKey, client: ConnId) {
         self.keys.insert(key, client);
     }
 
@@ -148,7 +148,7 @@ impl Peering {
     }
 
     /// The client that a key means.
-    pub(crate) fn find(&self, key: PeerKey) -> Option<Peer> {
+    pub(crate) fn find(&self, key: PeerKey) -> Option<ConnId> {
         self.keys.get(&key.issued()).copied()
     }
 
@@ -158,7 +158,7 @@ impl Peering {
     }
 
     /// The connection of a sender is closed to make room; its request is passed on, unless there are too many of these.
-    pub(crate) fn leave(&mut self, sender: Peer) {
+    pub(crate) fn leave(&mut self, sender: ConnId) {
         for pool in self.pools.values_mut() {
             let alone = pool.waiting.iter().filter(|forward| forward.requester.is_none()).count();
             let Some(at) = pool.waiting.iter().position(|forward| forward.requester == Some(sender)) else { continue };
@@ -179,7 +179,7 @@ impl Peering {
     }
 
     /// A connection to a peer has begun.
-    pub(crate) fn begin(&mut self, to: u16, connection: Peer) {
+    pub(crate) fn begin(&mut self, to: u16, connection: ConnId) {
         self.pools.entry(to).or_default().under_way.push(connection);
     }
 
@@ -191,7 +191,7 @@ impl Peering {
     /// A connection to a peer is over.
     pub(crate) fn end(&mut self, slot: &ForwardSlot) {
         let Some(pool) = self.pools.get_mut(&slot.to) else { return };
-        pool.under_way.retain(|peer| *peer != slot.peer);
+        pool.under_way.retain(|conn| *conn != slot.conn);
         pool.sent -= u32::from(slot.sent);
     }
 
@@ -203,7 +203,7 @@ impl Peering {
 
     /// Peers that neither the configuration nor the cluster has any more are forgotten, once nothing is under way to
     /// them.
-    pub(crate) fn adopt(&mut self, config: &Config) {
+    pub(crate) fn apply_config(&mut self, config: &Config) {
         let busy = |pool: &PeerPool| !(pool.under_way.is_empty() && pool.waiting.is_empty());
         let Peering { pools, nodes, .. } = self;
         let known = |id: &u16| config.peers.contains_key(id) || nodes.others.contains_key(id);
@@ -245,21 +245,21 @@ mod tests {
         let peer = weir_config::PeerRules { host: "/tmp".into(), port: 6432, pool_size: Some(1) };
         config.peers.insert(2, peer);
         let mut peering = Peering::default();
-        let forward = |n| Forward { requester: Some(Peer::new(n, 1)), pid: n, secret: Vec::new() };
+        let forward = |n| Forward { requester: Some(ConnId::new(n, 1)), pid: n, secret: Vec::new() };
         for n in [1, 2] {
             peering.wait(2, forward(n));
         }
         let first = peering.next(2, &config).unwrap();
         assert_eq!(first, forward(1));
-        peering.begin(2, Peer::new(9, 1));
+        peering.begin(2, ConnId::new(9, 1));
         assert_eq!(peering.next(2, &config), None, "one at a time");
         peering.sent(2);
         assert_eq!(peering.figures().collect::<Vec<_>>(), [(2, [1, 1, 1])]);
-        let (peer, deadline) = (Peer::new(9, 1), Time::NEVER);
-        peering.end(&ForwardSlot { peer, to: 2, forward: first, sent: true, armed: deadline, deadline });
+        let (conn, deadline) = (ConnId::new(9, 1), Time::NEVER);
+        peering.end(&ForwardSlot { conn, to: 2, forward: first, sent: true, armed: deadline, deadline });
         assert_eq!(peering.next(2, &config), Some(forward(2)));
         config.peers.clear();
-        peering.adopt(&config);
+        peering.apply_config(&config);
         assert_eq!(peering.figures().count(), 0);
     }
 
@@ -274,9 +274,9 @@ mod tests {
         assert_eq!(peering.target(3, &config), None);
         assert!(!peering.may_be_own(key(2), &config));
         assert!(peering.may_be_own(key(0), &config), "of a client that came before the number");
-        peering.wait(2, Forward { requester: Some(Peer::new(1, 1)), pid: 1, secret: Vec::new() });
+        peering.wait(2, Forward { requester: Some(ConnId::new(1, 1)), pid: 1, secret: Vec::new() });
         peering.next(2, &config).unwrap();
-        peering.adopt(&config);
+        peering.apply_config(&config);
         assert_eq!(peering.figures().count(), 1, "a reload forgets no node");
 
         config.peer_id = 9;

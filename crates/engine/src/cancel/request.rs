@@ -9,11 +9,11 @@
 //! Weir when the cancel request came, and nothing runs any more when the cancel request is to be sent, the client's
 //! next request is cancelled.
 //!
-//! Nor need its request have been read, though it was sent before: a request to cancel comes by another connection, which
-//! may be read first. So a client that does nothing is looked at once more, when all that had arrived has been read; until
-//! then the request is not answered.
+//! Nor need its request have been read, though it was sent before: a request to cancel comes by another connection,
+//! which may be read first. So a client that does nothing is looked at once more, when all that had arrived has been
+//! read; until then the request is not answered.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_pgwire::put_front;
 
 use crate::cancel::peering::{PeerKey, issued_secret};
@@ -40,7 +40,7 @@ const HELD: [Reason; 3] = [Reason::Waits, Reason::OtherFull, Reason::NextTurn];
 
 /// Whether a client's next request is in Weir, and waits: for a server, for a query of Weir, or for what its server is
 /// doing.
-fn holds_request(core: &mut Core, client: Peer) -> bool {
+fn holds_request(core: &mut Core, client: ConnId) -> bool {
     let Some(slot) =
         core.conns.get_mut::<ClientSlot>(client).filter(|slot| HELD.into_iter().any(|reason| slot.reading.has(reason)))
     else {
@@ -51,7 +51,7 @@ fn holds_request(core: &mut Core, client: Peer) -> bool {
 
 /// Cancels the request of a client that no server has yet: the client gets an error, and may continue. A client without
 /// one is not affected. Where a server is linked, the client gets the error with the end of what the server does.
-fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: Peer, ix: u32, io: &mut I) {
+fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: ConnId, ix: u32, io: &mut I) {
     if !holds_request(core, client) {
         return;
     }
@@ -66,7 +66,7 @@ fn cancel_unsent<I: Io>(core: &mut Core, now: Time, client: Peer, ix: u32, io: &
 }
 
 /// The server that runs something for a client. Queries of Weir before a client's work are not the client's.
-fn running_on(core: &mut Core, client: Peer) -> Option<Peer> {
+fn running_on(core: &mut Core, client: ConnId) -> Option<ConnId> {
     let server = core.conns.get_mut::<ClientSlot>(client)?.link?;
     let (up, phase) = core.conns.get_mut::<ServerSlot>(server)?.up()?;
     let busy = *phase == ServerPhase::Streaming || (*phase == ServerPhase::Linked && up.is_busy());
@@ -78,11 +78,11 @@ fn begin_cancel<I: Io>(
     now: Time,
     ix: u32,
     CancelRequest { requester, client, next_is_here }: CancelRequest,
-    server: Peer,
+    server: ConnId,
     io: &mut I,
 ) {
-    for peer in core.pools.get(ix).cancels.under_way() {
-        let Some(cancel) = core.conns.get_mut::<CancelSlot>(*peer) else { continue };
+    for conn in core.pools.get(ix).cancels.under_way() {
+        let Some(cancel) = core.conns.get_mut::<CancelSlot>(*conn) else { continue };
         if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
             // A request that is not sent yet serves both.
             cancel.next_is_here |= next_is_here;
@@ -92,10 +92,10 @@ fn begin_cancel<I: Io>(
     let Some(target) = core.conns.get_mut::<ServerSlot>(server).map(|server| server.connection.machine()) else {
         return finish::finish_canceller(core, requester, io);
     };
-    let peer = io.connect(&target);
+    let conn = io.connect(&target);
     let deadline = now.deadline(core.common.config().limits.cancel_wait_timeout);
     let mut cancel = Box::new(CancelSlot {
-        peer,
+        conn,
         server,
         client,
         pool: ix,
@@ -105,9 +105,9 @@ fn begin_cancel<I: Io>(
         armed: Time::NEVER,
         deadline,
     });
-    core.common.arm(Who::Peer(peer), deadline, &mut cancel.armed);
-    core.conns.put_at(peer, Conn::Cancel(cancel));
-    core.pools.get_mut(ix).cancels.begin(peer);
+    core.common.arm(Who::Conn(conn), deadline, &mut cancel.armed);
+    core.conns.put_at(conn, Conn::Cancel(cancel));
+    core.pools.get_mut(ix).cancels.begin(conn);
     if let Some(server) = core.conns.get_mut::<ServerSlot>(server) {
         server.cancel_begins();
     }
@@ -138,7 +138,7 @@ fn next_cancels<I: Io>(core: &mut Core, now: Time, ix: u32, io: &mut I) {
 /// A cancel request has ended, in any way; it is out of the table.
 pub(crate) fn over<I: Io>(core: &mut Core, cancel: &CancelSlot, io: &mut I) {
     let slot = core.pools.get_mut(cancel.pool);
-    slot.cancels.end(cancel.peer);
+    slot.cancels.end(cancel.conn);
     if let Some(server) = core.conns.get_mut::<ServerSlot>(cancel.server) {
         server.cancel_ends();
         if cancel.stage == CancelStage::Sent && server.link == Some(cancel.client) {
@@ -154,13 +154,13 @@ pub(crate) fn over<I: Io>(core: &mut Core, cancel: &CancelSlot, io: &mut I) {
 }
 
 /// A cancel request can be sent: checks whether it still applies.
-fn send<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some((server, client)) = core.conns.get_mut::<CancelSlot>(peer).map(|c| (c.server, c.client)) else { return };
+fn send<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
+    let Some((server, client)) = core.conns.get_mut::<CancelSlot>(conn).map(|c| (c.server, c.client)) else { return };
     let running = running_on(core, client) == Some(server);
     let key = core.conns.get_mut::<ServerSlot>(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
     let (Some(key), true) = (key.filter(|key| !key.secret.is_empty()), running) else {
-        io.close(peer);
-        if let Conn::Cancel(cancel) = core.conns.take_any(peer) {
+        io.close(conn);
+        if let Conn::Cancel(cancel) = core.conns.take_any(conn) {
             if cancel.next_is_here && !running {
                 cancel_unsent(core, core.common.now(), client, cancel.pool, io);
             }
@@ -170,88 +170,95 @@ fn send<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
     };
     let mut buffer = Vec::new();
     put_front::cancel_request(&mut buffer, key.pid, &key.secret);
-    io.send(peer, &buffer);
-    if let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) {
+    io.send(conn, &buffer);
+    if let Some(cancel) = core.conns.get_mut::<CancelSlot>(conn) {
         cancel.stage = CancelStage::Sent;
     }
 }
 
 /// The connection for a cancel request is open. It is encrypted if its server's is.
-pub(crate) fn connected<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    let Some(server) = core.conns.get_mut::<CancelSlot>(peer).map(|c| c.server) else { return };
+pub(crate) fn connected<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
+    let Some(server) = core.conns.get_mut::<CancelSlot>(conn).map(|c| c.server) else { return };
     let Some(server) = core.conns.get_mut::<ServerSlot>(server).filter(|server| server.connection.tls().is_some())
     else {
-        return send(core, peer, io);
+        return send(core, conn, io);
     };
     let (host, direct) = (server.connection.target().host.clone(), server.connection.is_direct());
     let mode = core.common.config().tls.server.mode;
-    let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) else { return };
+    let Some(cancel) = core.conns.get_mut::<CancelSlot>(conn) else { return };
     if direct {
         cancel.stage = CancelStage::TlsHandshake;
-        io.start_tls(peer, Handshake::Connect { host, mode, direct });
+        io.start_tls(conn, Handshake::Connect { host, mode, direct });
     } else {
         cancel.stage = CancelStage::SslRequest;
-        ask_for_encryption(peer, io);
+        ask_for_encryption(conn, io);
     }
 }
 
 /// Handles the server's answer to SSLRequest on a cancel connection. The cancel request itself is answered only by
 /// the end of the connection.
 pub(crate) fn bytes<I: Io>(core: &mut Core, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
-    let peer = cancel.peer;
+    let conn = cancel.conn;
     if cancel.stage == CancelStage::SslRequest {
         let host =
             core.conns.get_mut::<ServerSlot>(cancel.server).map(|server| server.connection.target().host.clone());
         let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
-            io.close(peer);
+            io.close(conn);
             return over(core, &cancel, io);
         };
         cancel.stage = CancelStage::TlsHandshake;
         let mode = core.common.config().tls.server.mode;
-        io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
+        io.start_tls(conn, Handshake::Connect { host, mode, direct: false });
     }
-    core.conns.put_at(peer, Conn::Cancel(cancel));
+    core.conns.put_at(conn, Conn::Cancel(cancel));
 }
 
 /// The handshake for a cancel request is done.
-pub(crate) fn secured<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    send(core, peer, io);
+pub(crate) fn secured<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
+    send(core, conn, io);
 }
 
 /// A cancel request has timed out. If it was sent, it may still hit its server: the server is closed.
-pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(cancel) = core.conns.get_mut::<CancelSlot>(peer) else { return };
+pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+    let Some(cancel) = core.conns.get_mut::<CancelSlot>(conn) else { return };
     cancel.armed = Time::NEVER;
     if cancel.deadline > now {
         return;
     }
-    let Conn::Cancel(cancel) = core.conns.take_any(peer) else { return };
+    let Conn::Cancel(cancel) = core.conns.take_any(conn) else { return };
     if cancel.stage == CancelStage::Sent {
         close::mark_for_close(core, cancel.server);
     }
-    io.close(peer);
+    io.close(conn);
     over(core, &cancel, io);
 }
 
 /// Looks up the client that a request names. For a wrong key there is no reply, as for any other. `requester`: the
 /// sender, if it is not the process that takes over.
-pub(crate) fn cancel<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, pid: u32, secret: &[u8], io: &mut I) {
+pub(crate) fn cancel<I: Io>(
+    core: &mut Core,
+    now: Time,
+    requester: Option<ConnId>,
+    pid: u32,
+    secret: &[u8],
+    io: &mut I,
+) {
     let is_meant =
-        |peer: &Peer| core.conns.get::<ClientSlot>(*peer).is_some_and(|client| client.cancel.is(pid, secret));
+        |conn: &ConnId| core.conns.get::<ClientSlot>(*conn).is_some_and(|client| client.cancel.is(pid, secret));
     let peering = core.peering.own(core.common.config()) > 0;
     let key = if peering { PeerKey::read(pid, secret) } else { None };
     let own = key.and_then(|key| core.peering.find(key));
     let target = match own.or_else(|| core.upgrade.keys.named(pid).find(is_meant)) {
-        Some(peer) => core.conns.get_mut::<ClientSlot>(peer),
+        Some(conn) => core.conns.get_mut::<ClientSlot>(conn),
         None => core.conns.client_with_pid(pid),
     };
     let target = target.filter(|client| client.cancel.is(pid, secret));
-    if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
+    if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.conn) {
         core.common.follow_up(FollowUp::CancelConsole(console));
         return finish::finish_canceller(core, requester, io);
     }
-    let Some(client) = target.map(|client| client.peer) else {
-        io.cancel_at_predecessor(pid, secret);
+    let Some(client) = target.map(|client| client.conn) else {
+        io.cancel_at_old_process(pid, secret);
         return finish::finish_canceller(core, requester, io);
     };
     if !cancel_of(core, now, requester, client, io) {
@@ -260,9 +267,9 @@ pub(crate) fn cancel<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>,
     }
 }
 
-/// Cancels what a client runs, or its next request if that is here. Returns `false`, and leaves the sender unanswered, if
-/// there is neither.
-fn cancel_of<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, client: Peer, io: &mut I) -> bool {
+/// Cancels what a client runs, or its next request if that is here. Returns `false`, and leaves the sender unanswered,
+/// if there is neither.
+fn cancel_of<I: Io>(core: &mut Core, now: Time, requester: Option<ConnId>, client: ConnId, io: &mut I) -> bool {
     let runs = |client: &&ClientSlot| matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Streaming(_));
     let Some(pool) = core.conns.get::<ClientSlot>(client).filter(runs).map(|client| client.pool) else {
         finish::finish_canceller(core, requester, io);
@@ -280,7 +287,7 @@ fn cancel_of<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, client:
 }
 
 /// All has been read that had arrived when a client to be cancelled did nothing.
-pub(crate) fn cancel_again<I: Io>(core: &mut Core, now: Time, requester: Option<Peer>, client: Peer, io: &mut I) {
+pub(crate) fn cancel_again<I: Io>(core: &mut Core, now: Time, requester: Option<ConnId>, client: ConnId, io: &mut I) {
     // PostgreSQL does what a sender asks that has closed its connection, too.
     let requester = requester.filter(|requester| core.conns.get::<ClientSlot>(*requester).is_some());
     if !cancel_of(core, now, requester, client, io) {
@@ -309,14 +316,14 @@ pub(crate) fn cancel_request<I: Io>(
     }
     // A client of another process, which had more workers perhaps, came to this one.
     let worker = worker_of(pid, core.common.workers());
-    let peer = client.peer;
+    let conn = client.conn;
     if worker != core.common.worker() {
         client.enter(ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret })));
-        io.detach(peer);
+        io.detach(conn);
         return table::insert(core, client);
     }
     client.enter(ClientPhase::Canceller);
     core.client_counts.change(&client.phase);
     table::insert(core, client);
-    cancel(core, now, Some(peer), pid, &secret, io);
+    cancel(core, now, Some(conn), pid, &secret, io);
 }

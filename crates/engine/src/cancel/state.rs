@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use crate::handles::PoolIx;
 
 /// A connection for a cancel request.
 pub(crate) struct CancelSlot {
-    pub(crate) peer: Peer,
-    pub(crate) server: Peer,
+    pub(crate) conn: ConnId,
+    pub(crate) server: ConnId,
     /// The client whose query is to be cancelled.
-    pub(crate) client: Peer,
+    pub(crate) client: ConnId,
     pub(crate) pool: PoolIx,
     /// The clients that sent the request, to be closed when it has ended.
-    pub(crate) requesters: Vec<Peer>,
+    pub(crate) requesters: Vec<ConnId>,
     /// See [`CancelRequest`].
     pub(crate) next_is_here: bool,
     pub(crate) stage: CancelStage,
@@ -38,9 +38,9 @@ pub(crate) enum CancelStage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CancelRequest {
     /// The sender of the request; `None`: the process that takes over, or a client that was closed.
-    pub(crate) requester: Option<Peer>,
+    pub(crate) requester: Option<ConnId>,
     /// The client whose query is to be cancelled.
-    pub(crate) client: Peer,
+    pub(crate) client: ConnId,
     /// When the cancel request came, the client's next request was in Weir already. If nothing runs any more, that next
     /// request is cancelled.
     pub(crate) next_is_here: bool,
@@ -49,7 +49,7 @@ pub(crate) struct CancelRequest {
 /// The cancel requests of one pool.
 #[derive(Default)]
 pub(crate) struct PoolCancels {
-    under_way: Vec<Peer>,
+    under_way: Vec<ConnId>,
     waiting: VecDeque<CancelRequest>,
 }
 
@@ -67,7 +67,7 @@ impl PoolCancels {
     }
 
     /// The connection of a sender is closed to make room; its request is carried out.
-    pub(crate) fn leave(&mut self, sender: Peer) {
+    pub(crate) fn leave(&mut self, sender: ConnId) {
         let at = self.waiting.iter().position(|request| request.requester == Some(sender));
         if let Some(request) = at.and_then(|at| self.waiting.remove(at)) {
             self.wait(CancelRequest { requester: None, ..request });
@@ -80,17 +80,17 @@ impl PoolCancels {
     }
 
     /// A connection for a request has begun.
-    pub(crate) fn begin(&mut self, cancel: Peer) {
+    pub(crate) fn begin(&mut self, cancel: ConnId) {
         self.under_way.push(cancel);
     }
 
     /// A connection for a request has ended.
-    pub(crate) fn end(&mut self, cancel: Peer) {
-        self.under_way.retain(|peer| *peer != cancel);
+    pub(crate) fn end(&mut self, cancel: ConnId) {
+        self.under_way.retain(|conn| *conn != cancel);
     }
 
     /// The connections for requests.
-    pub(crate) fn under_way(&self) -> &[Peer] {
+    pub(crate) fn under_way(&self) -> &[ConnId] {
         &self.under_way
     }
 

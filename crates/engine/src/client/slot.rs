@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, ConnId, Time};
 use weir_session::startup::{Replication, StartupRequest};
 use weir_session::{Client, ParamTable};
 
@@ -33,7 +33,7 @@ impl Deref for ClientSlot {
 
 /// What other rooms may read of a client.
 pub(crate) struct ClientRow {
-    pub(crate) peer: Peer,
+    pub(crate) conn: ConnId,
     /// Unique in the process.
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
@@ -41,7 +41,7 @@ pub(crate) struct ClientRow {
     /// The client's pool, once the client has logged in.
     pub(crate) pool: PoolIx,
     /// The client's server.
-    pub(crate) link: Option<Peer>,
+    pub(crate) link: Option<ConnId>,
     /// Input that can't be handled yet. Bounded: the client is paused while this is not empty, so it holds at most one
     /// read of the runtime.
     pub(crate) waiting: Vec<u8>,
@@ -182,7 +182,7 @@ impl ClientSlot {
 
     /// A new client.
     pub(crate) fn new(
-        peer: Peer,
+        conn: ConnId,
         id: u64,
         addr: ClientAddr,
         phase: ClientPhase,
@@ -190,7 +190,7 @@ impl ClientSlot {
         cancel_secret: [u8; 16],
     ) -> ClientSlot {
         let row = ClientRow {
-            peer,
+            conn,
             id,
             addr,
             phase,
@@ -304,24 +304,24 @@ impl ClientSlot {
     /// The client is not read from, for this reason too.
     #[inline]
     pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.pause(reason, self.row.peer, io);
+        self.row.reading.pause(reason, self.row.conn, io);
     }
 
     /// This reason not to read from the client is gone.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.resume(reason, self.row.peer, io);
+        self.row.reading.resume(reason, self.row.conn, io);
     }
 
     /// The client has this server.
     #[inline]
-    pub(crate) fn linked(&mut self, server: Peer) {
+    pub(crate) fn linked(&mut self, server: ConnId) {
         self.row.link = Some(server);
     }
 
     /// The client has no server any more; returns the one that it had.
     #[inline]
-    pub(crate) fn unlinked(&mut self) -> Option<Peer> {
+    pub(crate) fn unlinked(&mut self) -> Option<ConnId> {
         self.row.link.take()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each has one timer, for its earliest deadline; what a client holds before its login is charged here.
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, ConnId, Time};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
@@ -17,13 +17,13 @@ use crate::timers::Who;
 pub(crate) fn new(
     core: &mut Core,
     now: Time,
-    peer: Peer,
+    conn: ConnId,
     id: u64,
     addr: ClientAddr,
     phase: ClientPhase,
 ) -> Box<ClientSlot> {
     core.client_counts.add(&phase);
-    Box::new(ClientSlot::new(peer, id, addr, phase, now, core.common.random_bytes()))
+    Box::new(ClientSlot::new(conn, id, addr, phase, now, core.common.random_bytes()))
 }
 
 /// The deadline of a client.
@@ -35,8 +35,8 @@ pub(crate) fn deadline(core: &Core, client: &ClientSlot) -> Time {
 pub(crate) fn insert(core: &mut Core, mut client: Box<ClientSlot>) {
     core.prelogin.charge(&mut client);
     let deadline = deadline(core, &client);
-    core.common.arm(Who::Peer(client.peer), deadline, client.armed_mut());
-    core.conns.put_at(client.peer, Conn::Client(client));
+    core.common.arm(Who::Conn(client.conn), deadline, client.armed_mut());
+    core.conns.put_at(client.conn, Conn::Client(client));
 }
 
 /// Adds a client that is not read from until an answer has arrived.
@@ -50,7 +50,7 @@ pub(crate) fn tidy_timers(core: &mut Core) {
     if core.common.timers().is_littered() {
         let conns = &mut core.conns;
         core.common.timers().retain(|when, who| match who {
-            Who::Peer(peer) => conns.is_armed(peer, when),
+            Who::Conn(conn) => conns.is_armed(conn, when),
             _ => true,
         });
     }
@@ -65,23 +65,23 @@ pub(crate) fn issue_cancel_pid(core: &mut Core, client: &mut ClientSlot) {
 /// Puts a client into the table as logged in. What it sent ahead is processed next.
 pub(crate) fn insert_ready(core: &mut Core, client: Box<ClientSlot>) {
     if let Some(key) = client.cancel.peer_key() {
-        core.peering.issued(key, client.peer);
+        core.peering.issued(key, client.conn);
     }
-    let (peer, ahead) = (client.peer, !client.waiting.is_empty());
+    let (conn, ahead) = (client.conn, !client.waiting.is_empty());
     insert(core, client);
     if ahead {
-        core.common.follow_up(FollowUp::Feed(peer));
+        core.common.follow_up(FollowUp::Feed(conn));
     }
 }
 
 /// What a client waited for has happened.
 pub(crate) fn resume_waiting<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
     client.resume(Reason::Waits, io);
-    core.common.follow_up(FollowUp::Feed(client.peer));
+    core.common.follow_up(FollowUp::Feed(client.conn));
 }
 
 /// What the client with this handle waited for has happened.
-pub(crate) fn resume_client<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
+pub(crate) fn resume_client<I: Io>(core: &mut Core, client: ConnId, io: &mut I) {
     let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     resume_waiting(core, &mut client, io);
     core.conns.put_client(client);

@@ -86,7 +86,7 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, c
         FirstPacket::Gss { used } => {
             client.waiting_mut().drain(..used);
             client.enter(ClientPhase::Opening { asks_left: asks_left - 1 });
-            cx.io.send(client.peer, b"N");
+            cx.io.send(client.conn, b"N");
             EntryStep::Read
         }
         FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },

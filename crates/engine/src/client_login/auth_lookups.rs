@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_auth::{Mocks, Shape};
-use weir_base::{FairQueue, Origin, Peer, Time, WorkerId};
+use weir_base::{ConnId, FairQueue, Origin, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_session::Refusal;
 
@@ -50,7 +50,7 @@ struct Pending {
     subject: Subject,
     /// The worker that runs the request.
     at: WorkerId,
-    clients: Vec<Peer>,
+    clients: Vec<ConnId>,
 }
 
 /// What a client waits for.
@@ -83,7 +83,7 @@ impl AuthLookups {
     pub(crate) fn ask<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
-        (client, from): (Peer, Origin),
+        (client, from): (ConnId, Origin),
         subject: Subject,
         lookup: AuthLookup,
         at: WorkerId,
@@ -123,7 +123,7 @@ impl AuthLookups {
         cx: &mut Cx<'_, I>,
         id: u64,
         answer: &Result<UserSecret, Refusal>,
-    ) -> Vec<Peer> {
+    ) -> Vec<ConnId> {
         let Some(mut pending) = self.pending.remove(&id) else { return Vec::new() };
         self.by_subject.remove(&pending.subject);
         pending.clients.extend(self.waiting.take_all(|wanted| wanted.subject == pending.subject));
@@ -147,7 +147,7 @@ impl AuthLookups {
     }
 
     /// A waiting client has disconnected. A request without clients is withdrawn.
-    pub(crate) fn leave<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, subject: &Subject) {
+    pub(crate) fn leave<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: ConnId, subject: &Subject) {
         self.waiting.leave(client);
         let Some(id) = self.by_subject.get(subject).copied() else { return };
         let Some(pending) = self.pending.get_mut(&id) else { return };

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
-use weir_base::{Peer, Slab, Time, WorkerId};
+use weir_base::{ConnId, Slab, Time, WorkerId};
 use weir_session::{ProtocolViolation, Refusal, auth_query};
 
 use crate::client_login::secret_query::{SecretQuery, UserSecret};
@@ -29,7 +29,7 @@ const MAX_ATTEMPTS: u32 = 3;
 #[derive(Default)]
 pub(crate) struct AuthQueries {
     queries: Slab<Query>,
-    by_id: HashMap<u64, Peer>,
+    by_id: HashMap<u64, ConnId>,
     /// Distinguishes handles of the same slot.
     generation: u32,
     /// Statistics of the secrets in the answers of this worker's servers.
@@ -38,7 +38,7 @@ pub(crate) struct AuthQueries {
 
 struct Query {
     /// The query's handle in the pool's queue.
-    handle: Peer,
+    handle: ConnId,
     from: WorkerId,
     query: SecretQuery,
     pool: PoolIx,
@@ -78,12 +78,12 @@ pub(crate) struct Over {
 
 impl AuthQueries {
     /// Adds a query for a pool; returns the handle with which it requests a server.
-    pub(crate) fn begin(&mut self, from: WorkerId, query: SecretQuery, pool: PoolIx, now: Time) -> Peer {
+    pub(crate) fn begin(&mut self, from: WorkerId, query: SecretQuery, pool: PoolIx, now: Time) -> ConnId {
         self.generation = self.generation.wrapping_add(1);
         let id = query.id;
-        let carried = Query { handle: Peer::NONE, from, query, pool, since: now, attempts: 0, exchange: None };
+        let carried = Query { handle: ConnId::NONE, from, query, pool, since: now, attempts: 0, exchange: None };
         let index = self.queries.insert(carried);
-        let handle = Peer::new(FIRST_QUERY + index, self.generation);
+        let handle = ConnId::new(FIRST_QUERY + index, self.generation);
         if let Some(query) = self.queries.get_mut(index) {
             query.handle = handle;
         }
@@ -93,15 +93,20 @@ impl AuthQueries {
 
     /// A query has its server, and is sent; returns its pool. The server is not checked before, since a broken one
     /// costs only an attempt.
-    pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
+    pub(crate) fn send<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        handle: ConnId,
+        server: &mut ServerSlot,
+    ) -> Option<PoolIx> {
         let query = self.find(handle)?;
-        let peer = server.peer;
+        let conn = server.conn;
         server.clock_mut().unlinked();
         server.clock_mut().linked(cx.now);
         let (up, phase) = server.up()?;
         *phase = ServerPhase::AuthQuery(handle);
         query.attempts += 1;
-        let mut wire = Wire::new(cx.io, Peer::NONE, peer, &[], None);
+        let mut wire = Wire::new(cx.io, ConnId::NONE, conn, &[], None);
         let (text, user) = (&query.query.lookup.query, &query.query.user);
         query.exchange = Some(auth_query::AuthQuery::begin(up, text, user, &mut cx.sessions.scratch, &mut wire));
         Some(query.pool)
@@ -111,7 +116,7 @@ impl AuthQueries {
     pub(crate) fn feed<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
-        handle: Peer,
+        handle: ConnId,
         server: &mut ServerSlot,
         bytes: &[u8],
     ) -> QueryEvent {
@@ -127,7 +132,7 @@ impl AuthQueries {
     /// Converts a server's answer about the user; `iterations` is the number of SCRAM iterations.
     pub(crate) fn judge<I: Io>(
         &mut self,
-        handle: Peer,
+        handle: ConnId,
         answer: auth_query::AuthQueryResult,
         pool: &PoolSlot,
         iterations: u32,
@@ -169,7 +174,7 @@ impl AuthQueries {
     }
 
     /// A query has lost its server.
-    pub(crate) fn lost_server(&mut self, handle: Peer) -> LostServer {
+    pub(crate) fn lost_server(&mut self, handle: ConnId) -> LostServer {
         let Some(query) = self.find(handle) else { return LostServer::NoSuchQuery };
         query.exchange = None;
         if query.attempts < MAX_ATTEMPTS {
@@ -180,7 +185,7 @@ impl AuthQueries {
     }
 
     /// A query has ended; it is in no queue and has no server.
-    pub(crate) fn end(&mut self, handle: Peer) -> Option<Over> {
+    pub(crate) fn end(&mut self, handle: ConnId) -> Option<Over> {
         self.find(handle)?;
         let query = self.queries.remove(handle.slot - FIRST_QUERY)?;
         self.by_id.remove(&query.query.id);
@@ -189,7 +194,7 @@ impl AuthQueries {
 
     /// Withdraws a query: returns its handle, and its pool, whose queue it leaves. One that has been sent continues,
     /// and its answer is ignored.
-    pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
+    pub(crate) fn withdraw(&mut self, id: u64) -> Option<(ConnId, PoolIx)> {
         let handle = self.by_id.get(&id).copied()?;
         self.find(handle).filter(|query| query.exchange.is_none())?;
         self.end(handle).map(|over| (handle, over.pool))
@@ -201,12 +206,12 @@ impl AuthQueries {
     }
 
     /// Whether this handle is a query that waits in that pool; for checks.
-    pub(crate) fn waits(&self, handle: Peer, pool: PoolIx) -> bool {
+    pub(crate) fn waits(&self, handle: ConnId, pool: PoolIx) -> bool {
         let query = self.queries.get(handle.slot - FIRST_QUERY);
         query.is_some_and(|query| query.handle == handle && query.pool == pool && query.exchange.is_none())
     }
 
-    fn find(&mut self, handle: Peer) -> Option<&mut Query> {
+    fn find(&mut self, handle: ConnId) -> Option<&mut Query> {
         self.queries.get_mut(handle.slot - FIRST_QUERY).filter(|query| query.handle == handle)
     }
 }

@@ -1,6 +1,6 @@
 //! The path of an auth_query through the pool that runs it.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pool::Acquire;
 use weir_session::{Refusal, auth_query};
 
@@ -18,7 +18,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::{Message, Payload};
 
 /// A query has ended; it is in no queue and has no server.
-pub(crate) fn end<I: Io>(core: &mut Core, handle: Peer, answer: Result<UserSecret, Refusal>, io: &mut I) {
+pub(crate) fn end<I: Io>(core: &mut Core, handle: ConnId, answer: Result<UserSecret, Refusal>, io: &mut I) {
     let Some(over) = core.auth_queries.end(handle) else { return };
     core.pools.get_mut(over.pool).auth_query_ends();
     core.common.follow_up(FollowUp::PollPool(over.pool));
@@ -26,7 +26,7 @@ pub(crate) fn end<I: Io>(core: &mut Core, handle: Peer, answer: Result<UserSecre
 }
 
 /// A query has its server.
-pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: Peer, server: Peer, io: &mut I) {
+pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: ConnId, server: ConnId, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     let cx = cx!(core, now, io);
     let Some(ix) = core.auth_queries.send(cx, handle, slot) else { return };
@@ -35,7 +35,7 @@ pub(crate) fn send<I: Io>(core: &mut Core, now: Time, handle: Peer, server: Peer
     deadlines::watch_own_query(cx, pool, slot);
 }
 
-fn acquires<I: Io>(core: &mut Core, now: Time, handle: Peer, ix: PoolIx, acquire: Acquire, io: &mut I) {
+fn acquires<I: Io>(core: &mut Core, now: Time, handle: ConnId, ix: PoolIx, acquire: Acquire, io: &mut I) {
     match acquire {
         Acquire::Granted { server, .. } => send(core, now, handle, server, io),
         Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
@@ -59,7 +59,7 @@ pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, from: WorkerId, query: Se
     acquires(core, now, handle, ix, acquire, io);
 }
 
-fn answered<I: Io>(core: &mut Core, handle: Peer, ix: PoolIx, answer: auth_query::AuthQueryResult, io: &mut I) {
+fn answered<I: Io>(core: &mut Core, handle: ConnId, ix: PoolIx, answer: auth_query::AuthQueryResult, io: &mut I) {
     let iterations = core.common.config().auth.scram_iterations;
     let answer = core.auth_queries.judge(handle, answer, core.pools.get(ix), iterations, io);
     end(core, handle, answer, io);
@@ -70,14 +70,14 @@ pub(crate) fn bytes<I: Io>(
     core: &mut Core,
     now: Time,
     mut server: Box<ServerSlot>,
-    handle: Peer,
+    handle: ConnId,
     bytes: &[u8],
     io: &mut I,
 ) {
-    let peer = server.peer;
+    let conn = server.conn;
     let cx = cx!(core, now, io);
     match core.auth_queries.feed(cx, handle, &mut server, bytes) {
-        QueryEvent::More => core.conns.put_at(peer, Conn::Server(server)),
+        QueryEvent::More => core.conns.put_at(conn, Conn::Server(server)),
         QueryEvent::Answer(answer) => {
             if let Some((_, phase)) = server.up() {
                 *phase = ServerPhase::Linked;
@@ -89,18 +89,18 @@ pub(crate) fn bytes<I: Io>(
         QueryEvent::Unexpected(what) => {
             let text = format_args!("unexpected response to auth_query: {what}");
             lines::about_server(core, Level::Warning, &server, text, io);
-            io.close(peer);
+            io.close(conn);
             lost::server_lost(core, now, server, io);
         }
         QueryEvent::NoSuchQuery => {
-            io.close(peer);
+            io.close(conn);
             lost::server_lost(core, now, server, io);
         }
     }
 }
 
 /// A query has lost its server; `error` is the server's last one, if it was fatal.
-pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, handle: Peer, error: Option<Refusal>, io: &mut I) {
+pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, handle: ConnId, error: Option<Refusal>, io: &mut I) {
     match core.auth_queries.lost_server(handle) {
         LostServer::Retry { pool, since } => {
             let acquire = core.pools.get_mut(pool).pool.requeue(handle, since, now);

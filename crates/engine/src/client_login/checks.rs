@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{FairQueue, Origin, Peer, Span};
+use weir_base::{ConnId, FairQueue, Origin, Span};
 use weir_config::Config;
 
 use crate::common::{Cx, FollowUp, Job};
@@ -36,7 +36,7 @@ pub(super) fn limit(config: &Config) -> Span {
 /// The checks that helpers have, and those that wait.
 #[derive(Default)]
 pub(super) struct PasswordChecks {
-    running: Vec<(Peer, Arc<str>)>,
+    running: Vec<(ConnId, Arc<str>)>,
     waiting: FairQueue<Waiting>,
 }
 
@@ -51,7 +51,7 @@ impl PasswordChecks {
     pub(super) fn request<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
-        (client, from): (Peer, Origin),
+        (client, from): (ConnId, Origin),
         check: PasswordCheck,
     ) -> bool {
         let at = check.by.key();
@@ -67,13 +67,13 @@ impl PasswordChecks {
     }
 
     /// A helper has finished the check of a client's password: the next one begins.
-    pub(super) fn done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer) {
+    pub(super) fn done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: ConnId) {
         self.running.retain(|(running, _)| *running != client);
         self.start(cx);
     }
 
     /// A client does not wait any more. A check that has begun continues, and its answer is ignored.
-    pub(super) fn leave(&mut self, client: Peer) {
+    pub(super) fn leave(&mut self, client: ConnId) {
         self.waiting.leave(client);
     }
 
@@ -82,12 +82,12 @@ impl PasswordChecks {
             let Some((client, next)) = self.next() else { return };
             self.running.push((client, next.at));
             let job = cx.common.begin_job(Job::CheckPassword(client));
-            cx.io.help(job, Work::CheckPassword(next.check));
+            cx.io.submit_job(job, Work::CheckPassword(next.check));
         }
     }
 
     /// The next waiting check whose server or service may have one more.
-    fn next(&mut self) -> Option<(Peer, Waiting)> {
+    fn next(&mut self) -> Option<(ConnId, Waiting)> {
         let mut full: Vec<&str> = Vec::new();
         for (i, (_, at)) in self.running.iter().enumerate() {
             let before = self.running[..i].iter().filter(|(_, other)| other == at).count();

@@ -1,6 +1,6 @@
 //! What happens to a client that logs in: it connects, its bytes arrive, and helpers and other workers answer.
 
-use weir_base::{ClientAddr, Origin, Peer, Time};
+use weir_base::{ClientAddr, ConnId, Origin, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -25,7 +25,7 @@ use crate::workers::send::request;
 
 impl ClientLogin {
     /// A client has connected.
-    pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
+    pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, from: ClientAddr, io: &mut I) {
         let max_clients = core.common.config().max_clients;
         if core.client_quota.total() >= arrive::max_connections(max_clients, false, false) {
             self.make_room(core, now, Origin::of(&from), io);
@@ -34,16 +34,16 @@ impl ClientLogin {
         let privileged = self.logins.is_privileged(&from);
         if core.client_quota.total() >= arrive::max_connections(max_clients, local, privileged) {
             // Too many connections even for a refusal with a reason.
-            return io.close(peer);
+            return io.close(conn);
         }
         core.client_quota.add();
         let id = core.common.next_connection_id();
         let phase = arrive::first_phase(core.common.config(), &from);
-        let client = table::new(core, now, peer, id, from, phase);
+        let client = table::new(core, now, conn, id, from, phase);
         lines::about_client(core, Level::Debug, &client, format_args!("got connection"), io);
         table::insert(core, client);
         if core.pause.is_suspended() {
-            hold::hold(core, peer, io);
+            hold::hold(core, conn, io);
         }
     }
 
@@ -52,11 +52,11 @@ impl ClientLogin {
         &mut self,
         core: &mut Core,
         now: Time,
-        peer: Peer,
+        conn: ConnId,
         handoff: ClientHandoff,
         io: &mut I,
     ) {
-        let mut client = table::new(core, now, peer, handoff.id, handoff.addr, ClientPhase::Gone);
+        let mut client = table::new(core, now, conn, handoff.id, handoff.addr, ClientPhase::Gone);
         client.connected(handoff.connected_at);
         client.secured(handoff.tls);
         *client.waiting_mut() = handoff.leftover;
@@ -87,12 +87,12 @@ impl ClientLogin {
         io: &mut I,
     ) {
         let cx = cx!(core, now, io);
-        for peer in self.lookups.answered(cx, id, answer) {
-            let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
+        for conn in self.lookups.answered(cx, id, answer) {
+            let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { continue };
             let phase = client.take_phase();
             let ClientPhase::AuthLookup(request) = phase else {
                 client.enter(phase);
-                core.conns.put_at(peer, Conn::Client(client));
+                core.conns.put_at(conn, Conn::Client(client));
                 continue;
             };
             client.resume(Reason::Waits, io);
@@ -110,9 +110,9 @@ impl ClientLogin {
     pub(crate) fn user_named<I: Io>(&mut self, core: &mut Core, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
         self.logins.learn_name(cx!(core, now, io), uid, name);
         let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
-        let waiting: Vec<Peer> = core.conns.all::<ClientSlot>().filter(waits).map(|client| client.peer).collect();
-        for peer in waiting {
-            let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
+        let waiting: Vec<ConnId> = core.conns.all::<ClientSlot>().filter(waits).map(|client| client.conn).collect();
+        for conn in waiting {
+            let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { continue };
             client.resume(Reason::Waits, io);
             if let ClientPhase::Login(phase) = client.take_phase() {
                 self.challenge(core, now, client, phase.into_request(), None, io);
@@ -125,12 +125,12 @@ impl ClientLogin {
         &mut self,
         core: &mut Core,
         now: Time,
-        peer: Peer,
+        conn: ConnId,
         salted: &[u8; 32],
         io: &mut I,
     ) {
         self.logins.hash_done(cx!(core, now, io));
-        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
+        let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
         client.resume(Reason::Waits, io);
         let cx = cx!(core, now, io);
         let step = self.logins.hashed(cx, &mut client, salted);
@@ -142,12 +142,12 @@ impl ClientLogin {
         &mut self,
         core: &mut Core,
         now: Time,
-        peer: Peer,
+        conn: ConnId,
         result: Result<(), String>,
         io: &mut I,
     ) {
-        self.logins.check_done(cx!(core, now, io), peer);
-        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else {
+        self.logins.check_done(cx!(core, now, io), conn);
+        let Some(mut client) = core.conns.take::<ClientSlot>(conn) else {
             if let Err(why) = &result {
                 // The check may have taken so long.
                 log(Level::Warning, format_args!("login of a client that has left: {why}"), io);
@@ -169,9 +169,9 @@ impl ClientLogin {
             ClientPhase::Delayed(_) => self.throttle.delay_over(),
             ClientPhase::AuthLookup(request) => {
                 let cx = cx!(core, now, io);
-                self.lookups.leave(cx, client.peer, &subject(request));
+                self.lookups.leave(cx, client.conn, &subject(request));
             }
-            ClientPhase::Login(phase) => self.logins.leave(client.peer, phase),
+            ClientPhase::Login(phase) => self.logins.leave(client.conn, phase),
             _ => {}
         }
     }
@@ -187,9 +187,9 @@ impl ClientLogin {
         io: &mut I,
     ) {
         let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
-        let peer = core.client_quota.answered(id);
-        let peer = peer.filter(|peer| core.conns.get::<ClientSlot>(*peer).is_some_and(waits));
-        match (peer.and_then(|peer| core.conns.take::<ClientSlot>(peer)), full) {
+        let conn = core.client_quota.answered(id);
+        let conn = conn.filter(|conn| core.conns.get::<ClientSlot>(*conn).is_some_and(waits));
+        match (conn.and_then(|conn| core.conns.take::<ClientSlot>(conn)), full) {
             (Some(mut client), None) => {
                 client.counts_for(counts_for);
                 if let ClientPhase::Login(phase) = client.phase_mut() {
@@ -212,7 +212,7 @@ impl ClientLogin {
 }
 
 /// A client has arrived from worker 0, with a cancel request for a client here.
-pub(crate) fn canceller_arrived(core: &mut Core, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
-    let client = table::new(core, now, peer, id, addr, ClientPhase::Canceller);
+pub(crate) fn canceller_arrived(core: &mut Core, now: Time, conn: ConnId, id: u64, addr: ClientAddr) {
+    let client = table::new(core, now, conn, id, addr, ClientPhase::Canceller);
     table::insert(core, client);
 }

@@ -3,7 +3,7 @@
 //! The login messages are what the servers of the client's pool have reported last; a free server is asked again when
 //! that is too long ago.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::{Client, Refusal};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -44,7 +44,7 @@ pub(crate) fn ready<I: Io>(
         Ok(start) => start,
         Err(refusal) => return leave::refuse(core, now, client, refusal, io),
     };
-    slot.counts.tally.logins += 1;
+    slot.counts.counters.logins += 1;
     slot.counts.stats.client_login_count += 1;
     client.enter(ClientPhase::Ready(Client::logged_in(client.id, slot.mode(), start.params, start.asked)));
     client.acts(now);
@@ -68,14 +68,14 @@ fn finish_welcome<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>
 }
 
 /// A client that logs in is given a server: one of its own, or one that says what its pool's login messages are now.
-pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: Peer, io: &mut I) {
+pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: ConnId, server: ConnId, io: &mut I) {
     let Some(mut server) = core.conns.take::<ServerSlot>(server) else {
         // The server was lost meanwhile.
         let Some(client) = core.conns.get::<ClientSlot>(client) else { return };
-        return acquire::requeue(core, now, client.pool, client.peer, client.request_at, io);
+        return acquire::requeue(core, now, client.pool, client.conn, client.request_at, io);
     };
     let Some(mut client) = core.conns.take::<ClientSlot>(client) else {
-        core.common.follow_up(FollowUp::Release(server.peer));
+        core.common.follow_up(FollowUp::Release(server.conn));
         return core.conns.put_server(server);
     };
     if server.dedicated.is_some() {
@@ -83,13 +83,13 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
     }
     if core.pools.get(server.pool).welcome.is_none() {
         // The server came from another process, which did not know what the server had reported.
-        let (pool, peer, since) = (server.pool, client.peer, client.request_at);
+        let (pool, conn, since) = (server.pool, client.conn, client.request_at);
         core.conns.put_client(client);
         close::close_slot(core, now, server, UNKNOWN, io);
-        return acquire::requeue(core, now, pool, peer, since, io);
+        return acquire::requeue(core, now, pool, conn, since, io);
     }
-    client.linked(server.peer);
-    server.linked(client.peer);
+    client.linked(server.conn);
+    server.linked(client.conn);
     server.is_not_in_use();
     let slot = core.pools.get(server.pool);
     if slot.may_confirm_welcome(now) {
@@ -103,7 +103,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: Peer, server: P
 }
 
 /// A server has answered the query that asks for its changed parameters.
-pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mut I) {
+pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: ConnId, io: &mut I) {
     let Some(client) = core.conns.take::<ClientSlot>(client) else { return };
     if let Some(server) = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server)) {
         server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
@@ -113,14 +113,14 @@ pub(crate) fn confirmed<I: Io>(core: &mut Core, now: Time, client: Peer, io: &mu
 }
 
 /// A client without a login, or one that asked to cancel something, may have taken too long.
-pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
-    let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { return };
+pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+    let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
     if let Some(refusal) = refuse::never_reached(core, now, &client) {
         return leave::refuse(core, now, client, refusal, io);
     }
     let deadline = table::deadline(core, &client);
     if deadline > now {
-        core.common.arm(Who::Peer(peer), deadline, client.armed_mut());
+        core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
         return core.conns.put_client(client);
     }
     let refusal = match &client.phase {
@@ -144,7 +144,7 @@ pub(crate) fn due<I: Io>(core: &mut Core, now: Time, peer: Peer, io: &mut I) {
 
 /// No new server has logged in for some time: the client is sent the login messages of the last one.
 fn take_last_welcome<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
-    core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+    core.pools.get_mut(client.pool).pool.leave(client.conn, now);
     core.common.follow_up(FollowUp::PollPool(client.pool));
     finish_welcome(core, now, client, io);
 }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::{FairQueue, Origin, Peer};
+use weir_base::{ConnId, FairQueue, Origin};
 
 use crate::common::{Cx, FollowUp, Job};
 use crate::port::{Io, Work};
@@ -46,7 +46,7 @@ impl PasswordHashing {
     pub(crate) fn request<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
-        (client, from): (Peer, Origin),
+        (client, from): (ConnId, Origin),
         key: &SaltedKey,
     ) -> Requested {
         if let Some(salted) = self.kept.get(key) {
@@ -68,7 +68,7 @@ impl PasswordHashing {
     }
 
     /// A client no longer waits.
-    pub(crate) fn leave(&mut self, client: Peer) {
+    pub(crate) fn leave(&mut self, client: ConnId) {
         self.waiting.leave(client);
     }
 
@@ -93,7 +93,7 @@ impl PasswordHashing {
             let Some((client, (password, salt, iterations))) = self.waiting.take(|_| true) else { return };
             self.running += 1;
             let job = cx.common.begin_job(Job::ClientSalt(client));
-            cx.io.help(job, Work::SaltClient { password, salt, iterations });
+            cx.io.submit_job(job, Work::SaltClient { password, salt, iterations });
         }
     }
 }

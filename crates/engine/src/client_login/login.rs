@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use weir_admin::Role;
+use weir_admin::ConsoleRole;
 use weir_auth::{
-    Asked, ConnectionMethod, Demand, Exchange, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide,
+    ConnectionMethod, ConnectionType, Demand, Exchange, Facts, Hba, HbaRequest, LoginPlan, Method, Mocks, ScramPolicy,
+    Secret, Shape, decide,
 };
-use weir_base::{ClientAddr, Origin, Peer, Time};
+use weir_base::{ClientAddr, ConnId, Origin, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::login::{LearnedCredentials, Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::login::{CapturedCredentials, Login, LoginNonces, LoginStep, MAX_PASSWORD};
 use weir_session::startup::{Replication, StartupRequest};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -89,7 +90,7 @@ impl Logins {
     }
 
     /// Applies a configuration.
-    pub(super) fn adopt(&mut self, config: &Config) {
+    pub(super) fn apply_config(&mut self, config: &Config) {
         self.policy = policy(self.policy.key, config);
         self.mocks = mocks(config);
         self.hashing.forget_all();
@@ -130,12 +131,12 @@ impl Logins {
     }
 
     /// The role of a client at the console.
-    pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
+    pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<ConsoleRole> {
         let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
         if self.is_owner(client) || listed(&config.admin_users) {
-            return Some(Role::Admin);
+            return Some(ConsoleRole::Admin);
         }
-        listed(&config.stats_users).then_some(Role::Stats)
+        listed(&config.stats_users).then_some(ConsoleRole::Stats)
     }
 
     /// A client's startup packet has arrived at the worker of its login.
@@ -156,7 +157,7 @@ impl Logins {
         let mut buffer = Vec::new();
         request.write_negotiation(&mut buffer);
         if !buffer.is_empty() {
-            cx.io.send(client.peer, &buffer);
+            cx.io.send(client.conn, &buffer);
         }
         if console && self.is_owner(client) {
             login_log::attempt(cx, client, &request);
@@ -185,7 +186,7 @@ impl Logins {
         let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
         let (database, user) = (request.database.as_str(), request.user.as_str());
         let physical_replication = request.replication == Replication::Physical;
-        let demand = method(&config.auth).demand(rules, &Asked { via, database, user, physical_replication });
+        let demand = method(&config.auth).demand(rules, &HbaRequest { via, database, user, physical_replication });
         let os_user = match (&client.addr, demand.method) {
             (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.user_names.get(*uid, cx.now) {
                 Some(name) => name,
@@ -238,14 +239,14 @@ impl Logins {
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
         mut phase: Box<LoginPhase>,
-        plan: Plan,
+        plan: LoginPlan,
         known: KnownUser,
     ) -> EntryStep {
         if matches!(plan.exchange, Exchange::None) {
             // Nothing to exchange, so nothing to prepare for it.
             phase.secret = known.asked;
             client.enter(ClientPhase::Login(phase));
-            return self.advance(cx, client, LoginStep::Accepted(LearnedCredentials::default()));
+            return self.advance(cx, client, LoginStep::Accepted(CapturedCredentials::default()));
         }
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
@@ -256,7 +257,7 @@ impl Logins {
         phase.secret = known.asked;
         client.enter(ClientPhase::Login(phase));
         if !buffer.is_empty() {
-            cx.io.send(client.peer, &buffer);
+            cx.io.send(client.conn, &buffer);
         }
         self.advance(cx, client, next)
     }
@@ -350,7 +351,7 @@ impl Logins {
         let next = login.message(&waiting[HEAD..head.total()], &self.policy, &mut buffer);
         waiting.drain(..head.total());
         if !buffer.is_empty() {
-            cx.io.send(client.peer, &buffer);
+            cx.io.send(client.conn, &buffer);
         }
         self.advance(cx, client, next)
     }
@@ -361,7 +362,7 @@ impl Logins {
             LoginStep::Wait => {
                 if !client.waiting.is_empty() {
                     // The client's next message may be buffered already.
-                    cx.common.follow_up(FollowUp::Feed(client.peer));
+                    cx.common.follow_up(FollowUp::Feed(client.conn));
                 }
                 EntryStep::Read
             }
@@ -385,7 +386,7 @@ impl Logins {
     }
 
     fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
-        match self.hashing.request(cx, (client.peer, Origin::of(&client.addr)), &key) {
+        match self.hashing.request(cx, (client.conn, Origin::of(&client.addr)), &key) {
             Requested::Known(salted) => self.use_hash(cx, client, &salted),
             Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
             Requested::Queued => {
@@ -438,7 +439,7 @@ impl Logins {
         };
         let limit = checks::limit(cx.common.config());
         let check = PasswordCheck { by, user: client.user.clone(), password, from, limit };
-        if !self.checks.request(cx, (client.peer, Origin::of(&client.addr)), check) {
+        if !self.checks.request(cx, (client.conn, Origin::of(&client.addr)), check) {
             return EntryStep::Refuse(Refusal::TooManyLogins);
         }
         if let ClientPhase::Login(phase) = client.phase_mut() {
@@ -448,7 +449,7 @@ impl Logins {
     }
 
     /// A helper has finished a check; the client may have disconnected.
-    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer) {
+    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: ConnId) {
         self.checks.done(cx, client);
     }
 
@@ -461,7 +462,7 @@ impl Logins {
     }
 
     /// A client that had not logged in is gone.
-    pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
+    pub(crate) fn leave(&mut self, client: ConnId, phase: &LoginPhase) {
         match phase.awaits {
             Awaits::Hash => self.hashing.leave(client),
             Awaits::Check => self.checks.leave(client),
@@ -471,10 +472,10 @@ impl Logins {
 }
 
 /// How a client is connected.
-fn via(client: &ClientSlot) -> Via {
+fn via(client: &ClientSlot) -> ConnectionType {
     match client.addr {
-        ClientAddr::Unix { .. } => Via::Local,
-        ClientAddr::Tcp(from) => Via::Tcp { from: from.ip(), tls: client.tls.is_some() },
+        ClientAddr::Unix { .. } => ConnectionType::Local,
+        ClientAddr::Tcp(from) => ConnectionType::Tcp { from: from.ip(), tls: client.tls.is_some() },
     }
 }
 

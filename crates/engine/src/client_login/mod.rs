@@ -64,8 +64,8 @@ impl ClientLogin {
     }
 
     /// Applies a configuration.
-    pub(crate) fn adopt(&mut self, config: &Config) {
-        self.logins.adopt(config);
+    pub(crate) fn apply_config(&mut self, config: &Config) {
+        self.logins.apply_config(config);
         self.lookups.forget_all();
     }
 }

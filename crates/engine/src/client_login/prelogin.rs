@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_base::{ClientAddr, FairRoom, Origin, Peer, Span, Time};
+use weir_base::{ClientAddr, ConnId, FairRoom, Origin, Span, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -43,7 +43,7 @@ const ASK_AGAIN: Span = Span::from_millis(10);
 /// The clients of a worker without a login.
 pub(crate) struct PreLogin {
     /// The clients by their numbers, so in order of arrival.
-    clients: BTreeMap<u64, (Peer, Origin)>,
+    clients: BTreeMap<u64, (ConnId, Origin)>,
     /// The numbers of the clients of each origin.
     origins: HashMap<Origin, BTreeSet<u64>>,
     /// The origins by how many clients they have.
@@ -71,7 +71,7 @@ impl PreLogin {
     ///
     /// # Errors
     /// The refusal for the client.
-    pub(crate) fn hold(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<Vec<Peer>, Refusal> {
+    pub(crate) fn hold(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<Vec<ConnId>, Refusal> {
         if !client.phase.is_unauthenticated() {
             client.waiting_mut().extend_from_slice(bytes);
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl PreLogin {
             return Err(Refusal::Protocol("too many bytes before the login is over".into()));
         }
         let beyond = length.saturating_sub(OWN_SHARE);
-        let made = self.held.make(Origin::of(&client.addr), client.peer, beyond);
+        let made = self.held.make(Origin::of(&client.addr), client.conn, beyond);
         let displaced = made.ok_or(Refusal::TooManyLogins)?;
         client.waiting_mut().reserve_exact(bytes.len());
         client.waiting_mut().extend_from_slice(bytes);
@@ -97,12 +97,12 @@ impl PreLogin {
             *client.waiting_mut() = Vec::new();
         }
         let now = if unauthenticated { client.waiting.capacity().saturating_sub(OWN_SHARE) } else { 0 };
-        self.held.set(Origin::of(&client.addr), client.peer, now);
+        self.held.set(Origin::of(&client.addr), client.conn, now);
     }
 
     /// A client has disconnected, or moves to another worker.
     pub(crate) fn discharge(&mut self, client: &mut ClientSlot) {
-        self.held.release(client.peer);
+        self.held.release(client.conn);
         if client.counted {
             self.remove(client.id);
             client.count(false);
@@ -130,7 +130,7 @@ impl PreLogin {
     }
 
     fn add(&mut self, client: &ClientSlot, origin: Origin) {
-        self.clients.insert(client.id, (client.peer, origin));
+        self.clients.insert(client.id, (client.conn, origin));
         let of_origin = self.origins.entry(origin).or_default();
         self.ranks.remove(&(of_origin.len(), origin));
         of_origin.insert(client.id);
@@ -161,9 +161,9 @@ impl PreLogin {
         conns: &ConnTable,
         from: Origin,
         spared: impl Fn(&ClientAddr) -> bool,
-    ) -> Option<Peer> {
-        let closable = |peer: Peer, age: Span| {
-            conns.get::<ClientSlot>(peer).is_some_and(|client| {
+    ) -> Option<ConnId> {
+        let closable = |conn: ConnId, age: Span| {
+            conns.get::<ClientSlot>(conn).is_some_and(|client| {
                 client.phase.may_make_room()
                     && !matches!(client.phase, ClientPhase::Moving(_))
                     && now.since(client.connected_at) >= age
@@ -174,11 +174,11 @@ impl PreLogin {
         let busier = self.ranks.iter().rev().take_while(|(count, origin)| *count > share + 1 && *origin != from);
         let of_busier = busier.flat_map(|(_, origin)| self.origins.get(origin).into_iter().flatten());
         let of_busier = of_busier.filter_map(|id| self.clients.get(id)).take(LOOKS);
-        let busy = of_busier.map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_BUSY_AFTER));
+        let busy = of_busier.map(|(conn, _)| *conn).find(|conn| closable(*conn, EVICT_BUSY_AFTER));
         // A flood must not close clients of quieter origins.
         let oldest = || {
             let others = self.clients.values().filter(|(_, origin)| self.of_origin(*origin) >= share);
-            others.take(LOOKS).map(|(peer, _)| *peer).find(|peer| closable(*peer, EVICT_AFTER))
+            others.take(LOOKS).map(|(conn, _)| *conn).find(|conn| closable(*conn, EVICT_AFTER))
         };
         busy.or_else(oldest)
     }
@@ -210,12 +210,12 @@ impl ClientLogin {
     ) -> bool {
         let logins = &self.logins;
         let evicted = core.prelogin.evict(now, &core.conns, from, |from| logins.is_privileged(from));
-        let Some(client) = evicted.and_then(|peer| core.conns.take::<ClientSlot>(peer)) else { return false };
+        let Some(client) = evicted.and_then(|conn| core.conns.take::<ClientSlot>(conn)) else { return false };
         if matches!(client.phase, ClientPhase::Canceller) {
             for ix in core.pools.indices() {
-                core.pools.get_mut(ix).cancels.leave(client.peer);
+                core.pools.get_mut(ix).cancels.leave(client.conn);
             }
-            core.peering.leave(client.peer);
+            core.peering.leave(client.conn);
             leave::client_leaves(core, now, client, io);
         } else {
             leave::refuse(core, now, client, Refusal::TooManyLogins, io);

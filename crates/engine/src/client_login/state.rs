@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
-use weir_session::login::{LearnedCredentials, Login};
+use weir_session::login::{CapturedCredentials, Login};
 use weir_session::startup::StartupRequest;
 
 use crate::client_login::secret_query::{Subject, UserSecret};
@@ -37,7 +37,7 @@ pub(crate) struct LoginPhase {
     pub(super) request: Arc<StartupRequest>,
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Box<Login>>,
-    pub(super) captured: LearnedCredentials,
+    pub(super) captured: CapturedCredentials,
     /// The answer of an auth_query, if there was one.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
@@ -78,7 +78,7 @@ impl LoginPhase {
         LoginPhase {
             request,
             login: None,
-            captured: LearnedCredentials::default(),
+            captured: CapturedCredentials::default(),
             secret: None,
             awaits: Awaits::Client,
             why: None,
@@ -111,7 +111,7 @@ impl LoginPhase {
     }
 
     /// Credentials from this login, for our own logins at the server.
-    pub(crate) fn captured(&self) -> &LearnedCredentials {
+    pub(crate) fn captured(&self) -> &CapturedCredentials {
         &self.captured
     }
 

@@ -19,7 +19,7 @@ use crate::client_login::{ClientLogin, greet, login_log, welcome};
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lending::messages;
-use crate::lending::state::CapturedCredentials;
+use crate::lending::state::ForwardedCredentials;
 use crate::link::{acquire, leave};
 use crate::log::log;
 use crate::pools::{create, refuse};
@@ -50,11 +50,11 @@ impl ClientLogin {
             EntryStep::Refuse(refusal) => leave::refuse(core, now, client, refusal, io),
             EntryStep::Drop(why) => {
                 lines::about_client(core, Level::Warning, &client, format_args!("{why}"), io);
-                io.close(client.peer);
+                io.close(client.conn);
                 leave::remove_client(core, now, client, why, io);
             }
             EntryStep::Close(why) => {
-                io.close(client.peer);
+                io.close(client.conn);
                 leave::remove_client(core, now, client, why, io);
             }
             EntryStep::Leave => leave::client_leaves(core, now, client, io),
@@ -120,7 +120,7 @@ impl ClientLogin {
         }
         let leftover = client.take_waiting();
         client.enter(ClientPhase::Moving(Box::new(Handoff::Startup(at, request, leftover))));
-        io.detach(client.peer);
+        io.detach(client.conn);
         table::insert(core, client);
     }
 
@@ -141,13 +141,13 @@ impl ClientLogin {
         if core.pause.is_disabled(&lookup.database) {
             return leave::refuse(core, now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
         }
-        let (peer, from, subject) = (client.peer, Origin::of(&client.addr), subject(&request));
+        let (conn, from, subject) = (client.conn, Origin::of(&client.addr), subject(&request));
         client.enter(ClientPhase::AuthLookup(request));
         table::insert_waiting(core, client, io);
         let at = create::owner_of(core, &lookup.database, &lookup.user);
         let cx = cx!(core, now, io);
-        if !self.lookups.ask(cx, (peer, from), subject, lookup, at) {
-            leave::refuse_handle(core, now, peer, Refusal::TooManyLogins, io);
+        if !self.lookups.ask(cx, (conn, from), subject, lookup, at) {
+            leave::refuse_handle(core, now, conn, Refusal::TooManyLogins, io);
         }
     }
 
@@ -211,7 +211,7 @@ impl ClientLogin {
             if limits_clients(core.common.config()) { client_counts::client_use(core, &client) } else { None };
         let Some(counts_for) = counts_for else { return self.entered(core, now, client, io) };
         if weir_admin::is_console(&counts_for.database)
-            && self.logins.role(core.common.config(), &client) == Some(weir_admin::Role::Admin)
+            && self.logins.role(core.common.config(), &client) == Some(weir_admin::ConsoleRole::Admin)
         {
             // An administrator is counted, but always admitted.
             client_counts::count_in(&mut client, counts_for, io);
@@ -221,7 +221,7 @@ impl ClientLogin {
         if let ClientPhase::Login(phase) = client.phase_mut() {
             phase.set_awaits(Awaits::Quota(id));
         }
-        request(core.client_quota.request(id, client.peer, counts_for), io);
+        request(core.client_quota.request(id, client.conn, counts_for), io);
         table::insert_waiting(core, client, io);
     }
 
@@ -258,11 +258,11 @@ impl ClientLogin {
         }
         client.acts(now);
         client.enter(ClientPhase::Welcome(phase));
-        match slot.pool.acquire(client.peer, now) {
+        match slot.pool.acquire(client.conn, now) {
             Acquire::Granted { server, check } => {
-                let peer = client.peer;
+                let conn = client.conn;
                 table::insert_waiting(core, client, io);
-                acquire::grant(core, now, peer, server, check, io);
+                acquire::grant(core, now, conn, server, check, io);
             }
             Acquire::Queued => table::insert_waiting(core, client, io),
             Acquire::Refused(why) => {
@@ -320,6 +320,6 @@ pub(crate) fn capture<I: Io>(core: &mut Core, phase: &LoginPhase, ix: u32, io: &
     let slot = core.pools.get_mut(ix);
     slot.credentials.capture(phase.captured(), &asked);
     if slot.lending.is_borrower() {
-        messages::forward_captured(core, ix, CapturedCredentials { captured: phase.captured().clone(), asked }, io);
+        messages::forward_captured(core, ix, ForwardedCredentials { captured: phase.captured().clone(), asked }, io);
     }
 }

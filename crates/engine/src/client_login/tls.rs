@@ -38,11 +38,11 @@ pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> E
         log::log_client(Level::Noise, cx.common.config(), client, "", format_args!("{step}"), cx.io);
     }
     if offered {
-        cx.io.send(client.peer, b"S");
-        cx.io.start_tls(client.peer, Handshake::Accept { received: Vec::new(), from: Origin::of(&client.addr) });
+        cx.io.send(client.conn, b"S");
+        cx.io.start_tls(client.conn, Handshake::Accept { received: Vec::new(), from: Origin::of(&client.addr) });
         client.enter(ClientPhase::Handshake(SslNegotiation::Request));
     } else {
-        cx.io.send(client.peer, b"N");
+        cx.io.send(client.conn, b"N");
     }
     EntryStep::Read
 }
@@ -53,7 +53,7 @@ pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> Entry
         return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
     }
     let received = client.take_waiting();
-    cx.io.start_tls(client.peer, Handshake::Accept { received, from: Origin::of(&client.addr) });
+    cx.io.start_tls(client.conn, Handshake::Accept { received, from: Origin::of(&client.addr) });
     client.enter(ClientPhase::Handshake(SslNegotiation::Direct));
     EntryStep::Read
 }

@@ -35,7 +35,7 @@ impl UserNames {
         if !self.asked.contains(&uid) {
             self.asked.push(uid);
             let job = cx.common.begin_job(Job::NameOfUser(uid));
-            cx.io.help(job, Work::NameOfUser(uid));
+            cx.io.submit_job(job, Work::NameOfUser(uid));
         }
     }
 

@@ -148,7 +148,7 @@ fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupR
         put_back::notice(&mut buffer, &fields);
     }
     put_back::ready(&mut buffer, b'I');
-    cx.io.send(client.peer, &buffer);
+    cx.io.send(client.conn, &buffer);
 }
 
 /// Sends the login messages to an operator.
@@ -160,7 +160,7 @@ pub(crate) fn send_to_console<I: Io>(client: &mut ClientSlot, request: &StartupR
     }
     put_key(&mut buffer, client, request);
     put_back::ready(&mut buffer, b'I');
-    io.send(client.peer, &buffer);
+    io.send(client.conn, &buffer);
 }
 
 fn put_key(buffer: &mut Vec<u8>, client: &mut ClientSlot, request: &StartupRequest) {

@@ -1,6 +1,6 @@
 //! A borrower's side: servers arrive, and are given back.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pool::lending::{ToBorrower, ToOwner};
 use weir_pool::{RefuseReason, Release};
 use weir_session::Cause;
@@ -38,13 +38,13 @@ pub(crate) fn receives<I: Io>(core: &mut Core, now: Time, pool: &PoolId, message
 
 /// The socket of a returned server is detached.
 pub(crate) fn send_returned<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let (peer, ix) = (server.peer, server.pool);
+    let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get_mut(ix);
     let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
-    let Some(lent) = borrowing.borrower.returned(&mut slot.pool, peer, now) else { return };
+    let Some(lent) = borrowing.borrower.returned(&mut slot.pool, conn, now) else { return };
     let (owner, pool) = (borrowing.owner, slot.id());
     messages::untie(core, &mut server);
-    send(owner, pool, Body::Returned { lent, server: MovedServer(server) }, Some(peer), io);
+    send(owner, pool, Body::Returned { lent, server: MovedServer(server) }, Some(conn), io);
     core.common.follow_up(FollowUp::PollPool(ix));
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn lent_not_taken<I: Io>(
     owner: WorkerId,
     pool: PoolId,
     id: u32,
-    lent: Peer,
+    lent: ConnId,
     io: &mut I,
 ) {
     receives(core, now, &pool, ToBorrower::Failed(id), io);
@@ -69,15 +69,15 @@ pub(crate) fn lent_received<I: Io>(
     from: WorkerId,
     pool: PoolId,
     lent: Lent,
-    peer: Peer,
+    conn: ConnId,
     io: &mut I,
 ) {
     let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, schema } = lent;
     let ix = borrowed_pool(core, &pool);
-    let Some((ix, proof)) = ix.and_then(|ix| messages::tie(core, &mut server, peer, ix).map(|proof| (ix, proof)))
+    let Some((ix, proof)) = ix.and_then(|ix| messages::tie(core, &mut server, conn, ix).map(|proof| (ix, proof)))
     else {
         // The pool has been removed here, or the server sent something as it was about to leave.
-        close::drop_moved(core, peer, &server, &pool.database, io);
+        close::drop_moved(core, conn, &server, &pool.database, io);
         return lent_not_taken(core, now, from, pool, id, lent, io);
     };
     let slot = core.pools.get_mut(ix);
@@ -88,12 +88,12 @@ pub(crate) fn lent_received<I: Io>(
     let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
     slot.accepted.share_schema_version(schema);
     slot.failures.succeed();
-    let mut answer = borrowing.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
+    let mut answer = borrowing.borrower.received(&mut slot.pool, id, (conn, lent), ages, proof, now);
     if let Release::Next { check: checked, .. } = &mut answer {
         *checked |= check;
     }
     messages::add_moved(core, server, io);
-    release::passed_on(core, now, ix, peer, answer, io);
+    release::passed_on(core, now, ix, conn, answer, io);
 }
 
 /// A borrower's clients get the owner's reason for their waits, completed by their own worker.

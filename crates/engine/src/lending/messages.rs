@@ -1,6 +1,6 @@
 //! What the owner of a pool and its borrowers send each other, and how a server's socket is prepared to move.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pool::RefuseReason;
 use weir_pool::lending::{BorrowRequest, ToBorrower};
 use weir_session::Clean;
@@ -10,7 +10,7 @@ use crate::common::FollowUp;
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::handles::PoolIx;
-use crate::lending::state::{Body, CapturedCredentials, LendingMessage, LendingRole, ToInform};
+use crate::lending::state::{Body, ForwardedCredentials, LendingMessage, LendingRole, ToInform};
 use crate::log::log;
 use crate::pause::hold;
 use crate::port::{Io, Level};
@@ -31,7 +31,7 @@ pub(crate) fn recall<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
 }
 
 /// Whether a handle of a pool that is owned here names a server that is lent.
-pub(crate) fn is_lent(core: &Core, server: Peer) -> bool {
+pub(crate) fn is_lent(core: &Core, server: ConnId) -> bool {
     core.lent.contains_key(&server)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn request_cause(core: &mut Core, ix: PoolIx, client: ToInform) {
 }
 
 /// Sends the owner credentials from a client's login.
-pub(crate) fn forward_captured<I: Io>(core: &mut Core, ix: PoolIx, captured: CapturedCredentials, io: &mut I) {
+pub(crate) fn forward_captured<I: Io>(core: &mut Core, ix: PoolIx, captured: ForwardedCredentials, io: &mut I) {
     let slot = core.pools.get(ix);
     if let LendingRole::Borrower(borrowing) = &slot.lending {
         send(borrowing.owner, slot.id(), Body::Captured(Box::new(captured)), None, io);
@@ -73,7 +73,7 @@ pub(crate) fn request_from_owner<I: Io>(core: &mut Core, now: Time, ix: PoolIx, 
 }
 
 /// The pool has granted a server to a borrower's request: its socket moves.
-pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: Peer, check: bool, io: &mut I) {
+pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: ConnId, check: bool, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     slot.unlinked();
     let ix = slot.pool;
@@ -86,7 +86,7 @@ pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: Peer,
 }
 
 /// Returns a clean server, which the borrower's pool counts as linked.
-pub(crate) fn return_server<I: Io>(core: &mut Core, server: Peer, io: &mut I) {
+pub(crate) fn return_server<I: Io>(core: &mut Core, server: ConnId, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     let Some((_, phase)) = slot.up() else { return };
     *phase = ServerPhase::Returning;
@@ -123,8 +123,8 @@ pub(crate) fn refuse_request<I: Io>(
 }
 
 /// Gives a server its new handle and pool, with the proof that it is clean.
-pub(crate) fn tie(core: &mut Core, server: &mut ServerSlot, peer: Peer, ix: PoolIx) -> Option<Clean> {
-    server.moves_to(peer, ix);
+pub(crate) fn tie(core: &mut Core, server: &mut ServerSlot, conn: ConnId, ix: PoolIx) -> Option<Clean> {
+    server.moves_to(conn, ix);
     let welcome = core.pools.get(ix).welcome.as_ref().map(|welcome| welcome.params.clone());
     let (up, phase) = server.up()?;
     *phase = ServerPhase::Idle;
@@ -140,17 +140,17 @@ pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
     }
 }
 
-/// Adds a moved server to this worker's peers.
+/// Adds a moved server to this worker's connections.
 pub(crate) fn add_moved<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
-    let peer = server.peer;
-    core.conns.put_at(peer, Conn::Server(server));
+    let conn = server.conn;
+    core.conns.put_at(conn, Conn::Server(server));
     if core.pause.is_suspended() {
-        hold::hold(core, peer, io);
+        hold::hold(core, conn, io);
     }
 }
 
 /// Sends a message about a pool, maybe with a socket.
-pub(crate) fn send<I: Io>(to: WorkerId, pool: PoolId, body: Body, socket: Option<Peer>, io: &mut I) {
+pub(crate) fn send<I: Io>(to: WorkerId, pool: PoolId, body: Body, socket: Option<ConnId>, io: &mut I) {
     io.post(to, Message(Payload::Lending(Box::new(LendingMessage { pool, body }))), socket);
 }
 

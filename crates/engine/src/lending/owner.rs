@@ -1,6 +1,6 @@
 //! The owner's side: servers are lent, and return.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pool::lending::{BorrowRequest, ToBorrower, ToOwner};
 use weir_pool::{Acquire, RefuseReason};
 use weir_session::Cause;
@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
 use crate::lending::messages::{misdirected, send};
-use crate::lending::state::{Body, CapturedCredentials, LendingRole, Lent, LentServer, MovedServer};
+use crate::lending::state::{Body, ForwardedCredentials, LendingRole, Lent, LentServer, MovedServer};
 use crate::link::release;
 use crate::pools::{create, refuse};
 use crate::port::Io;
@@ -26,7 +26,7 @@ pub(crate) fn send_lent<I: Io>(
     check: bool,
     io: &mut I,
 ) {
-    let (lent, ix) = (server.peer, server.pool);
+    let (lent, ix) = (server.conn, server.pool);
     let resolved = server.connection.on().map(|(name, address)| (name.into(), address));
     messages::untie(core, &mut server);
     let slot = core.pools.get(ix);
@@ -86,7 +86,7 @@ pub(crate) fn receives<I: Io>(core: &mut Core, now: Time, from: WorkerId, pool: 
 }
 
 /// A lent server has closed, or its socket has not come with it.
-pub(crate) fn lent_closed(core: &mut Core, now: Time, lent: Peer) {
+pub(crate) fn lent_closed(core: &mut Core, now: Time, lent: ConnId) {
     let Some(LentServer { pool: ix, borrower, .. }) = core.lent.remove(&lent) else { return };
     let slot = core.pools.get_mut(ix);
     if let Some(lender) = slot.lending.lender() {
@@ -99,15 +99,15 @@ pub(crate) fn lent_closed(core: &mut Core, now: Time, lent: Peer) {
 pub(crate) fn lent_returned<I: Io>(
     core: &mut Core,
     now: Time,
-    lent: Peer,
+    lent: ConnId,
     mut server: Box<ServerSlot>,
-    peer: Peer,
+    conn: ConnId,
     io: &mut I,
 ) {
-    let Some(&LentServer { pool: ix, borrower, .. }) = core.lent.get(&lent) else { return io.close(peer) };
-    let Some(proof) = messages::tie(core, &mut server, peer, ix) else {
+    let Some(&LentServer { pool: ix, borrower, .. }) = core.lent.get(&lent) else { return io.close(conn) };
+    let Some(proof) = messages::tie(core, &mut server, conn, ix) else {
         let database = core.pools.get(ix).name.clone();
-        close::drop_moved(core, peer, &server, &database, io);
+        close::drop_moved(core, conn, &server, &database, io);
         return lent_closed(core, now, lent);
     };
     core.lent.remove(&lent);
@@ -116,8 +116,8 @@ pub(crate) fn lent_returned<I: Io>(
         lender.server_ended(borrower);
     }
     messages::add_moved(core, server, io);
-    let answer = core.pools.get_mut(ix).pool.returned(lent, peer, proof, now);
-    release::passed_on(core, now, ix, peer, answer, io);
+    let answer = core.pools.get_mut(ix).pool.returned(lent, conn, proof, now);
+    release::passed_on(core, now, ix, conn, answer, io);
 }
 
 /// A borrower requests the reason for its clients' waits. There is always an answer, since they get no notice
@@ -131,7 +131,7 @@ pub(crate) fn cause_requested<I: Io>(core: &mut Core, now: Time, from: WorkerId,
 }
 
 /// Takes over credentials from a login at a borrower.
-pub(crate) fn capture_forwarded(core: &mut Core, now: Time, pool: &PoolId, captured: &CapturedCredentials) {
+pub(crate) fn capture_forwarded(core: &mut Core, now: Time, pool: &PoolId, captured: &ForwardedCredentials) {
     if let Some(ix) = owned_pool(core, now, pool, true) {
         core.pools.get_mut(ix).credentials.capture(&captured.captured, &captured.asked);
         core.common.follow_up(FollowUp::PollPool(ix));

@@ -6,7 +6,7 @@
 //! Always true: a server is in the table of one worker, or in one message; the owner learns exactly once of a borrowed
 //! server's end, because what is borrowed is compared with the servers whenever the borrower's pool is polled.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pool::lending::ToOwner;
 
 use crate::core::Core;
@@ -22,7 +22,7 @@ pub(crate) fn received<I: Io>(
     now: Time,
     from: WorkerId,
     message: LendingMessage,
-    socket: Option<Peer>,
+    socket: Option<ConnId>,
     io: &mut I,
 ) {
     let LendingMessage { pool, body } = message;
@@ -35,8 +35,8 @@ pub(crate) fn received<I: Io>(
                 core.pools.get_mut(ix).failures.add(error, too_slow, now);
             }
         }
-        (Body::Lent(lent), Some(peer)) => borrower::lent_received(core, now, from, pool, *lent, peer, io),
-        (Body::Returned { lent, server }, Some(peer)) => owner::lent_returned(core, now, lent, server.0, peer, io),
+        (Body::Lent(lent), Some(conn)) => borrower::lent_received(core, now, from, pool, *lent, conn, io),
+        (Body::Returned { lent, server }, Some(conn)) => owner::lent_returned(core, now, lent, server.0, conn, io),
         (Body::Lent(lent), None) => {
             log(Level::Error, format_args!("a server arrived without its socket"), io);
             borrower::lent_not_taken(core, now, from, pool, lent.id, lent.lent, io);

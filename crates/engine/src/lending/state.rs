@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_auth::Secret;
-use weir_base::{Peer, WorkerId};
+use weir_base::{ConnId, WorkerId};
 use weir_pool::Ages;
 use weir_pool::lending::{Borrower, Lender, ToBorrower, ToOwner};
-use weir_session::login::LearnedCredentials;
+use weir_session::login::CapturedCredentials;
 use weir_session::{Cause, SchemaVersion, ServerError};
 
 use crate::client_login::reported::Welcome;
@@ -37,9 +37,9 @@ pub(crate) struct Borrowing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToInform {
     /// The client has waited too long, and is refused.
-    Refused(Peer),
+    Refused(ConnId),
     /// The client is notified that it waits.
-    Notified(Peer),
+    Notified(ConnId),
 }
 
 /// A lent server, as the owner's record.
@@ -68,11 +68,11 @@ pub(crate) enum Body {
     Lent(Box<Lent>),
     /// To the owner: a lent server returns; its socket comes with the message.
     Returned {
-        lent: Peer,
+        lent: ConnId,
         server: MovedServer,
     },
     /// To the owner: credentials from a client's login, for logins at the server.
-    Captured(Box<CapturedCredentials>),
+    Captured(Box<ForwardedCredentials>),
     /// To the owner: requests the reason for the borrower's waits.
     RequestCause,
     /// To a borrower: the reason for its waits.
@@ -85,7 +85,7 @@ pub(crate) struct Lent {
     /// The request's number.
     pub(crate) id: u32,
     /// The server's handle at the owner.
-    pub(crate) lent: Peer,
+    pub(crate) lent: ConnId,
     pub(crate) server: MovedServer,
     pub(crate) ages: Ages,
     /// The server was idle for so long that it must be checked first.
@@ -95,8 +95,8 @@ pub(crate) struct Lent {
 }
 
 /// Credentials from a client's login.
-pub(crate) struct CapturedCredentials {
-    pub(crate) captured: LearnedCredentials,
+pub(crate) struct ForwardedCredentials {
+    pub(crate) captured: CapturedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 
@@ -109,10 +109,10 @@ impl fmt::Debug for MovedServer {
     }
 }
 
-impl fmt::Debug for CapturedCredentials {
+impl fmt::Debug for ForwardedCredentials {
     // A secret must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CapturedCredentials")
+        f.write_str("ForwardedCredentials")
     }
 }
 

@@ -1,6 +1,6 @@
 //! A client gets a server: from its pool, or as the next one in the queue.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_pgwire::HEAD;
 use weir_pool::Acquire;
 use weir_session::{Refusal, StopReason, param_sync};
@@ -23,7 +23,7 @@ use crate::workers::messages::Drain;
 
 /// A wait has ended. Waits of a borrower's clients are counted at the borrower.
 #[inline]
-pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: Peer, waited: Span) {
+pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: ConnId, waited: Span) {
     if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
         core.pools.get_mut(ix).counts.waited(waited);
     }
@@ -33,28 +33,28 @@ pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: Peer, waited: Span
 pub(crate) fn link_waiter<I: Io>(
     core: &mut Core,
     now: Time,
-    waiter: Peer,
+    waiter: ConnId,
     mut server: Box<ServerSlot>,
     check: bool,
     io: &mut I,
 ) {
-    let peer = server.peer;
+    let conn = server.conn;
     let client = match Waiter::of(waiter) {
         Waiter::Client(client) => core.conns.take::<ClientSlot>(client),
         Waiter::AuthQuery(_) => {
             core.conns.put_server(server);
-            return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
+            return core.common.follow_up(FollowUp::Granted { waiter, server: conn });
         }
         Waiter::Borrower(request) => {
             core.conns.put_server(server);
-            return messages::lend(core, request, peer, check, io);
+            return messages::lend(core, request, conn, check, io);
         }
     };
     let Some(mut client) = client else { return core.conns.put_server(server) };
     if let ClientPhase::Welcome(_) = client.phase {
         core.conns.put_client(client);
         core.conns.put_server(server);
-        return core.common.follow_up(FollowUp::Granted { waiter, server: peer });
+        return core.common.follow_up(FollowUp::Granted { waiter, server: conn });
     }
     let slot = core.pools.get_mut(client.pool);
     if link(cx!(core, now, io), slot, &mut client, &mut server, check) {
@@ -65,7 +65,7 @@ pub(crate) fn link_waiter<I: Io>(
 }
 
 /// A pool gives a server to a waiter, by their handles.
-pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
+pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: ConnId, server: ConnId, check: bool, io: &mut I) {
     if let Some(server) = core.conns.take::<ServerSlot>(server) {
         link_waiter(core, now, waiter, server, check, io);
     }
@@ -73,7 +73,7 @@ pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: Peer, server: Pee
 
 /// A client waits on, at its old position in the queue: its server was lost before it got anything, or it has come from
 /// another process.
-pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: Peer, since: Time, io: &mut I) {
+pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: ConnId, since: Time, io: &mut I) {
     match core.pools.get_mut(ix).pool.requeue(client, since, now) {
         Acquire::Granted { server, check } => grant(core, now, client, server, check, io),
         Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
@@ -100,9 +100,9 @@ pub(crate) fn acquire<I: Io>(
         create::move_to_successor(core, now, client);
     }
     let slot = core.pools.get_mut(client.pool);
-    match slot.pool.acquire(client.peer, now) {
+    match slot.pool.acquire(client.conn, now) {
         Acquire::Granted { server, check } => {
-            slot.counts.tally.times().wait.count(0);
+            slot.counts.counters.times().wait.count(0);
             let Some(mut server) = core.conns.take::<ServerSlot>(server) else { return Err(StopReason::NeedServer) };
             if link(cx!(core, now, io), slot, client, &mut server, check) {
                 return Ok(server);
@@ -133,8 +133,8 @@ fn link<I: Io>(
     check: bool,
 ) -> bool {
     slot.counts.stats.server_assignment_count += 1;
-    client.linked(server.peer);
-    server.linked(client.peer);
+    client.linked(server.conn);
+    server.linked(client.conn);
     server.clock_mut().linked(cx.now);
     server.is_in_use();
     if cx.io.logs(Level::Noise) {
@@ -184,9 +184,9 @@ fn send_parameters<I: Io>(
     client: &mut ClientSlot,
     server: &mut ServerSlot,
 ) -> bool {
-    let (to, peer) = (client.peer, server.peer);
+    let (to, conn) = (client.conn, server.conn);
     let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return false };
-    let mut wire = Wire::new(cx.io, to, peer, &[], None);
+    let mut wire = Wire::new(cx.io, to, conn, &[], None);
     let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
     drop(wire);
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
@@ -211,9 +211,9 @@ pub(crate) fn own_query<I: Io>(
     query: &str,
     next: ServerPhase,
 ) {
-    let peer = server.peer;
+    let conn = server.conn;
     let Some((up, phase)) = server.up() else { return };
     *phase = next;
-    up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, Peer::NONE, peer, &[], None));
+    up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
     watch_own_query(cx, slot, server);
 }

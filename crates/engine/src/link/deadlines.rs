@@ -19,7 +19,7 @@ use crate::timers::Who;
 /// The timeout of a query of Weir, if the operator set none.
 const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
-/// How long a server may be silent that still answers a client that has closed its side; after it both are closed.
+/// How long a server may send nothing that still answers a client that has closed its side; after it both are closed.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
 /// What a server's replies have ended.
@@ -72,7 +72,7 @@ pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut Se
     let limits = &slot.config.limits;
     if is_timed(limits) {
         let (deadline, _) = server.clock.holding().deadline(limits);
-        common.arm(Who::Peer(server.peer), deadline, server.armed_mut());
+        common.arm(Who::Conn(server.conn), deadline, server.armed_mut());
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut Se
 pub(crate) fn watch_own_query<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
     server.clock_mut().own_query_sent(cx.now);
     let deadline = server_deadline(slot, server).0;
-    cx.common.arm(Who::Peer(server.peer), deadline, server.armed_mut());
+    cx.common.arm(Who::Conn(server.conn), deadline, server.armed_mut());
 }
 
 /// The deadline of a server that is linked, or runs a query of Weir; and the error for its client after it.
@@ -167,7 +167,7 @@ pub(crate) fn may_take_last_welcome(pools: &Pools, client: &ClientSlot) -> bool 
     client.link.is_none() && !phase.request().replication.is_some() && pools.get(client.pool).welcome.is_some()
 }
 
-/// Until when the server of a client that has closed its side must have sent something. Its silence does not count
+/// Until when the server of a client that has closed its side must have sent something. This time does not count
 /// while one of the two does not read what the other has sent.
 fn last_answers_due(common: &Common, conns: &ConnTable, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| conns.get::<ServerSlot>(server)) else { return Time::NEVER };

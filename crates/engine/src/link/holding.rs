@@ -25,7 +25,7 @@ use weir_session::Refusal;
 pub(crate) struct Holding {
     pub(crate) transaction: Time,
     pub(crate) query: Time,
-    pub(crate) silence: Time,
+    pub(crate) client_idle: Time,
     /// The client's progress when it last acted.
     progress: u32,
 }
@@ -57,7 +57,7 @@ impl Holding {
     /// Nothing is held; records the client's progress.
     #[inline]
     pub(crate) fn none(progress: u32) -> Holding {
-        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress }
+        Holding { transaction: Time::NEVER, query: Time::NEVER, client_idle: Time::NEVER, progress }
     }
 
     /// Applies the new state of the link.
@@ -67,13 +67,13 @@ impl Holding {
         self.progress = link.progress;
         run(&mut self.transaction, link.held, link.ended, now);
         run(&mut self.query, link.held && link.working, link.answered, now);
-        run(&mut self.silence, link.held && link.awaits_client, moved, now);
+        run(&mut self.client_idle, link.held && link.awaits_client, moved, now);
     }
 
-    /// Restarts the clock of the client's silence: it could not act in the meantime.
+    /// Restarts the clock of the client's idle time: it could not act in the meantime.
     pub(crate) fn excuse(&mut self, now: Time) {
-        if self.silence != Time::NEVER {
-            self.silence = now;
+        if self.client_idle != Time::NEVER {
+            self.client_idle = now;
         }
     }
 
@@ -81,9 +81,9 @@ impl Holding {
     #[inline]
     pub(crate) fn deadline(&self, limits: &Limits) -> (Time, Refusal) {
         let mut soonest = (self.query.deadline(limits.query_timeout), Refusal::QueryTimeout);
-        let silence = self.silence.deadline(limits.idle_transaction_timeout);
-        if silence < soonest.0 {
-            soonest = (silence, Refusal::IdleTransactionTimeout);
+        let client_idle = self.client_idle.deadline(limits.idle_transaction_timeout);
+        if client_idle < soonest.0 {
+            soonest = (client_idle, Refusal::IdleTransactionTimeout);
         }
         let transaction = self.transaction.deadline(limits.transaction_timeout);
         if transaction < soonest.0 {
@@ -130,11 +130,11 @@ mod tests {
         let works = LinkState { working: true, ..HELD };
         holding.follow(at(1), works);
         holding.follow(at(5), works);
-        assert_eq!((holding.transaction, holding.query, holding.silence), (at(1), at(1), Time::NEVER));
+        assert_eq!((holding.transaction, holding.query, holding.client_idle), (at(1), at(1), Time::NEVER));
         let awaits = LinkState { awaits_client: true, ..HELD };
         holding.follow(at(7), awaits);
         holding.follow(at(9), awaits);
-        assert_eq!((holding.transaction, holding.query, holding.silence), (at(1), Time::NEVER, at(7)));
+        assert_eq!((holding.transaction, holding.query, holding.client_idle), (at(1), Time::NEVER, at(7)));
         holding.follow(at(10), LinkState::default());
         assert_eq!(holding, Holding::default());
     }
@@ -145,11 +145,11 @@ mod tests {
         let both = LinkState { working: true, awaits_client: true, progress: 1, ..HELD };
         holding.follow(at(1), both);
         holding.follow(at(4), LinkState { progress: 2, ..both });
-        assert_eq!((holding.query, holding.silence), (at(1), at(4)));
+        assert_eq!((holding.query, holding.client_idle), (at(1), at(4)));
         holding.follow(at(6), LinkState { progress: 2, answered: true, ..both });
-        assert_eq!((holding.query, holding.silence), (at(6), at(4)));
+        assert_eq!((holding.query, holding.client_idle), (at(6), at(4)));
         holding.excuse(at(7));
-        assert_eq!((holding.query, holding.silence), (at(6), at(7)), "it could not move");
+        assert_eq!((holding.query, holding.client_idle), (at(6), at(7)), "it could not move");
         holding.follow(at(8), LinkState { progress: 2, ended: true, ..both });
         assert_eq!(holding.transaction, at(8), "the next one of a pipeline");
     }

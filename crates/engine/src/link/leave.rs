@@ -1,6 +1,6 @@
 //! A client leaves, or is refused: its server is released, and every table forgets it.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_config::FileFormat;
 use weir_session::{Refusal, SqlStates};
 
@@ -42,7 +42,7 @@ fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refusal) {
 }
 
 /// A client left its server; `why` is logged if the server must be closed.
-fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
+fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: ConnId, why: &str, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ServerSlot>(server) else { return };
     slot.unlinked();
     let mid_message = matches!(&client.phase, ClientPhase::Ready(c) if c.is_mid_message());
@@ -68,13 +68,13 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
         core.common.timers().forget();
         table::tidy_timers(core);
     }
-    core.upgrade.keys.remove(client.peer);
-    core.upgrade.left(client.peer);
+    core.upgrade.keys.remove(client.conn);
+    core.upgrade.left(client.conn);
     client_counts::uncount(core, &mut client, io);
     core.prelogin.discharge(&mut client);
     core.sessions.recycle(client.take_waiting());
     if client.pool != NO_POOL {
-        core.pools.get_mut(client.pool).pool.leave(client.peer, now);
+        core.pools.get_mut(client.pool).pool.leave(client.conn, now);
         core.common.follow_up(FollowUp::PollPool(client.pool));
         create::count_client(core, client.pool, -1);
         if let Some(server) = client.unlinked() {
@@ -95,7 +95,7 @@ pub(crate) fn remove_client<I: Io>(core: &mut Core, now: Time, client: Box<Clien
 
 /// A client has sent Terminate: its server is kept only if it is clean.
 pub(crate) fn client_leaves<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
-    io.close(client.peer);
+    io.close(client.conn);
     remove_client(core, now, client, "client close request", io);
 }
 
@@ -128,13 +128,13 @@ pub(crate) fn refuse_because<I: Io>(
             FileFormat::Ini => SqlStates::PgBouncer,
         };
         refusal.write(states, scratch);
-        io.send(client.peer, scratch);
+        io.send(client.conn, scratch);
     }
     lines::client_leaves(core, now, &client, why, io);
     if core.common.config().log.pooler_errors {
         lines::about_client(core, Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
     }
-    io.close(client.peer);
+    io.close(client.conn);
     // A server that is closed because of a time-out has the time-out for a reason, as its client has.
     let timed_out =
         matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
@@ -149,7 +149,7 @@ pub(crate) fn refuse<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>,
 }
 
 /// Refuses a client by its handle.
-pub(crate) fn refuse_handle<I: Io>(core: &mut Core, now: Time, client: Peer, refusal: Refusal, io: &mut I) {
+pub(crate) fn refuse_handle<I: Io>(core: &mut Core, now: Time, client: ConnId, refusal: Refusal, io: &mut I) {
     if let Some(client) = core.conns.take::<ClientSlot>(client) {
         refuse(core, now, client, refusal, io);
     }

@@ -130,7 +130,7 @@ impl LinkClock {
         self.holding = Holding::none(progress);
     }
 
-    /// Restarts the clock of the client's silence: the client could not act in the meantime.
+    /// Restarts the clock of the client's idle time: the client could not act in the meantime.
     pub(crate) fn excuse(&mut self, now: Time) {
         self.holding.excuse(now);
     }

@@ -1,6 +1,6 @@
 //! A server that was up is lost: what its client and its pool get.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -16,25 +16,25 @@ use crate::port::{Io, Level};
 use crate::server::slot::{ServerPhase, ServerSlot};
 
 /// The client of a server that is closed is closed with it: no other server can serve it.
-pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: Peer, why: &str, io: &mut I) {
+pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: ConnId, why: &str, io: &mut I) {
     let Some(mut client) = core.conns.take::<ClientSlot>(client) else { return };
     client.unlinked();
-    io.close(client.peer);
+    io.close(client.conn);
     leave::remove_client(core, now, client, why, io);
 }
 
 /// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
 pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let (peer, ix) = (server.peer, server.pool);
+    let (conn, ix) = (server.conn, server.pool);
     let Some(phase) = server.phase() else { return };
     if core.common.config().log.disconnections {
         let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
         let text = format_args!("closing because: server conn crashed? (age={age}s)");
         lines::about_server(core, Level::Info, &server, text, io);
     }
-    core.pools.get_mut(ix).pool.lost(peer, now);
+    core.pools.get_mut(ix).pool.lost(conn, now);
     create::keep_trying(core, now, ix);
-    core.upgrade.left(peer);
+    core.upgrade.left(conn);
     core.common.follow_up(FollowUp::PollPool(ix));
     match phase {
         ServerPhase::AuthQuery(query) => {
@@ -52,23 +52,23 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
     {
         // Nothing of the client's was sent yet: it may get another server, at its old position in the queue.
-        let (peer, since) = (client.peer, client.request_at);
+        let (conn, since) = (client.conn, client.request_at);
         let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
-        core.conns.put_at(peer, Conn::Client(client));
+        core.conns.put_at(conn, Conn::Client(client));
         if cancelled {
-            return table::resume_client(core, peer, io);
+            return table::resume_client(core, conn, io);
         }
-        return acquire::requeue(core, now, ix, peer, since, io);
+        return acquire::requeue(core, now, ix, conn, since, io);
     }
     if phase == ServerPhase::Streaming {
-        let peer = client.peer;
+        let conn = client.conn;
         core.conns.put_client(client);
-        return end_stream(core, now, peer, "server conn crashed?", io);
+        return end_stream(core, now, conn, "server conn crashed?", io);
     }
     let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
     if seen {
         // The client has received the server's own error.
-        io.close_after_error(client.peer);
+        io.close_after_error(client.conn);
         return leave::remove_client(core, now, client, "server conn crashed?", io);
     }
     let refusal = server.take_fatal_error().unwrap_or(Refusal::ServerLost);

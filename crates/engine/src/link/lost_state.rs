@@ -17,7 +17,7 @@ use crate::port::{Io, Level};
 #[cold]
 pub(crate) fn count(pool: &mut PoolSlot, unusual: &Unusual) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
-        let counter = pool.counts.tally.lost.of(index);
+        let counter = pool.counts.counters.lost.of(index);
         counter.lost += u64::from(unusual.lost.contains(kind));
         counter.refused += u64::from(unusual.refused_state.contains(kind));
     }

@@ -42,18 +42,18 @@ fn parameters_done<I: Io>(core: &mut Core, server: &mut ServerSlot, client: &mut
     core.sessions.scratch.clear();
     param_sync::finish(up, session, Some((&core.sessions.params, &mut core.sessions.scratch)));
     if !core.sessions.scratch.is_empty() {
-        io.send(client.peer, &core.sessions.scratch);
+        io.send(client.conn, &core.sessions.scratch);
     }
 }
 
 /// A server has passed its check, or set its client's parameters.
-fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+fn setup_query_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let Some(mut client) = server.link.and_then(|client| core.conns.take::<ClientSlot>(client)) else {
         return core.conns.put_server(server);
     };
     if let ClientPhase::Welcome(_) = client.phase {
         client.resume(Reason::Waits, io);
-        core.common.follow_up(FollowUp::WelcomeConfirmed(client.peer));
+        core.common.follow_up(FollowUp::WelcomeConfirmed(client.conn));
         core.conns.put_client(client);
         return core.conns.put_server(server);
     }
@@ -65,9 +65,9 @@ fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
             parameters_done(core, &mut server, &mut client, io);
         }
         let paused = client.reading.has(Reason::OwnFull) && server.pause_for_client(io);
-        let full = paused.then_some(server.peer);
+        let full = paused.then_some(server.conn);
         client.resume(Reason::Waits, io);
-        core.common.follow_up(FollowUp::Feed(client.peer));
+        core.common.follow_up(FollowUp::Feed(client.conn));
         core.conns.put_client(client);
         core.conns.put_server(server);
         full.into_iter().for_each(|server| full::follow_link(core, server, io));
@@ -82,7 +82,7 @@ fn prelude_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
 fn parameters_failed<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, error: ServerError, io: &mut I) {
     let client = server.unlinked();
     server.up().into_iter().for_each(|(up, _)| up.params_rejected(&core.sessions.params));
-    core.common.follow_up(FollowUp::Release(server.peer));
+    core.common.follow_up(FollowUp::Release(server.conn));
     core.conns.put_server(server);
     let Some(mut client) = client.and_then(|client| core.conns.take::<ClientSlot>(client)) else { return };
     client.unlinked();
@@ -125,7 +125,7 @@ pub(crate) fn done<I: Io>(
             }
             release::return_to_pool(core, now, server, io);
         }
-        (ServerPhase::Checking | ServerPhase::SyncingParameters, Ok(())) => prelude_done(core, now, server, io),
+        (ServerPhase::Checking | ServerPhase::SyncingParameters, Ok(())) => setup_query_done(core, now, server, io),
         (ServerPhase::SyncingParameters, Err(error)) if error.sqlstate != QUERY_CANCELED => {
             parameters_failed(core, now, server, error, io);
         }

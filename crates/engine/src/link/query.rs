@@ -2,7 +2,7 @@
 //!
 //! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::{Refusal, Repeat, ServerError, StopReason, from_server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -38,7 +38,7 @@ fn count_lost<I: Io>(core: &mut Core, server: &ServerSlot, unusual: &from_server
     let client = server.link.filter(|_| !new.is_empty()).and_then(|client| core.conns.take::<ClientSlot>(client));
     if let Some(mut client) = client {
         lost_state::log(core.common.config(), new, unusual, &mut client, &pool.name, &core.sessions.params, io);
-        core.conns.put_at(client.peer, Conn::Client(client));
+        core.conns.put_at(client.conn, Conn::Client(client));
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn feed<I: Io>(
         StopReason::TurnOver => {
             keep(core, &mut client, &bytes[at..]);
             client.pause(Reason::NextTurn, io);
-            io.post(core.common.worker(), Message(Payload::NextTurn(client.peer)), None);
+            io.post(core.common.worker(), Message(Payload::NextTurn(client.conn)), None);
         }
         StopReason::Terminate => return leave::client_leaves(core, now, client, io),
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
@@ -142,7 +142,7 @@ pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<Cl
 }
 
 /// A client's next turn: what it had sent too much of for one is read.
-pub(crate) fn next_turn<I: Io>(core: &mut Core, client: Peer, io: &mut I) {
+pub(crate) fn next_turn<I: Io>(core: &mut Core, client: ConnId, io: &mut I) {
     let Some(slot) = core.conns.get_mut::<ClientSlot>(client) else { return };
     slot.resume(Reason::NextTurn, io);
     // After a SUSPEND, RESUME feeds the client.
@@ -176,9 +176,9 @@ pub(crate) fn note_violation<I: Io>(
 #[cold]
 fn repeat<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, repeat: Repeat, io: &mut I) {
     let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
-    let (peer, cancels) = (server.peer, server.cancels > 0);
+    let (conn, cancels) = (server.conn, server.cancels > 0);
     core.conns.put_server(server);
-    let Some(mut client) = client else { return release::release(core, now, peer, io) };
+    let Some(mut client) = client else { return release::release(core, now, conn, io) };
     let Repeat { mut messages, counted: (binds, parses), cancelled } = repeat;
     let stats = &mut core.pools.get_mut(client.pool).counts.stats;
     stats.received = stats.received.saturating_sub(messages.len() as u64);

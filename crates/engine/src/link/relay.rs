@@ -4,7 +4,7 @@
 //! orders the calls.
 
 use weir_admin::Histogram;
-use weir_base::{Peer, PoolMode, Time};
+use weir_base::{ConnId, PoolMode, Time};
 use weir_config::Config;
 use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
 
@@ -36,13 +36,13 @@ pub(crate) fn feed_client<I: Io>(
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
     cx.sessions.statements.enter(cx.now, client.pool, &slot.name, &slot.user);
-    let (peer, link) = (client.peer, client.link.unwrap_or(Peer::NONE));
+    let (conn, link) = (client.conn, client.link.unwrap_or(ConnId::NONE));
     let ClientPhase::Ready(session) = client.phase_mut() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
         return from_client::ClientOutcome { used: 0, stop };
     };
     let fed = {
-        let mut wire = Wire::new(cx.io, peer, link, bytes, base);
+        let mut wire = Wire::new(cx.io, conn, link, bytes, base);
         let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
         let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
         let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
@@ -67,7 +67,7 @@ pub(crate) fn feed_client<I: Io>(
     if let Some(server) = server {
         if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
             server.clock_mut().statement_sent(cx.now, client.request_at);
-            cx.sessions.statements.sent_to(server.peer);
+            cx.sessions.statements.sent_to(server.conn);
         }
         note_request(cx, slot, server, mid_message);
     }
@@ -85,7 +85,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
     deadlines::follow(cx, slot, server, mid_message, Progress::default());
     if quiet && !busy {
         // Weir has answered everything itself; the server will send nothing.
-        cx.common.follow_up(FollowUp::Release(server.peer));
+        cx.common.follow_up(FollowUp::Release(server.conn));
     }
 }
 
@@ -98,7 +98,7 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
         return u32::MAX;
     }
     let wanted = server.marked_for_close || slot.is_wanted();
-    if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.peer)) {
+    if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.conn)) {
         1
     } else {
         MAX_PIPELINED_SEGMENTS
@@ -117,7 +117,7 @@ pub(crate) fn feed_server<I: Io>(
     mut client: Option<&mut ClientSlot>,
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
-    let (to, from) = (server.link.unwrap_or(Peer::NONE), server.peer);
+    let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
     cx.sessions.statements.enter(cx.now, server.pool, &slot.name, &slot.user);
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
@@ -140,7 +140,7 @@ pub(crate) fn feed_server<I: Io>(
         count_queries(cx.now, slot, server, &outcome);
     }
     if let Some(unusual) = &outcome.unusual {
-        unusual.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+        unusual.errors.iter().for_each(|code| slot.counts.counters.errors.count(*code, 1));
     }
     Ok(outcome)
 }
@@ -158,7 +158,7 @@ fn count_statements<I: Io>(
     let (run, waited) = server.clock_mut().statements_ended(cx.now, some, busy);
     if !some {
         if !busy {
-            cx.sessions.statements.is_idle(server.peer);
+            cx.sessions.statements.is_idle(server.conn);
         }
         return;
     }
@@ -167,7 +167,7 @@ fn count_statements<I: Io>(
     let application = session.map_or("", |session| cx.sessions.application(session));
     let limit = cx.common.config().log.min_duration_statement.micros();
     let Cx { common, io, sessions, .. } = cx;
-    sessions.statements.record(server.peer, (run, waited), application, limit, |slow| {
+    sessions.statements.record(server.conn, (run, waited), application, limit, |slow| {
         let percent = u64::from(common.config().log.statement_sample_percent);
         if common.random_number() % 100 < percent
             && let Some(client) = &client
@@ -176,7 +176,7 @@ fn count_statements<I: Io>(
         }
     });
     if !busy {
-        sessions.statements.is_idle(server.peer);
+        sessions.statements.is_idle(server.conn);
     }
 }
 
@@ -205,7 +205,7 @@ fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcom
     let busy = server.up().is_some_and(|(up, _)| up.is_busy());
     let oldest_wait = slot.pool.oldest_wait().unwrap_or(Time::NEVER);
     let took = server.clock_mut().queries_ended(now, outcome.transactions, busy, oldest_wait);
-    let (stats, times) = (&mut slot.counts.stats, slot.counts.tally.times());
+    let (stats, times) = (&mut slot.counts.stats, slot.counts.counters.times());
     stats.query_count += queries;
     stats.xact_count += transactions;
     if let Some(took) = took.query {

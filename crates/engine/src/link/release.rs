@@ -3,7 +3,7 @@
 //! Most functions here are inlined: a transaction passes here once, and each call would cost it as much as a message
 //! costs.
 
-use weir_base::{OnDirty, Peer, PoolMode, Time};
+use weir_base::{ConnId, OnDirty, PoolMode, Time};
 use weir_config::SessionAttrs;
 use weir_pgwire::Dirty;
 use weir_pool::Release;
@@ -30,15 +30,15 @@ pub(crate) const RECONFIGURED: &str = "database configuration changed";
 /// Why a server is closed that can't be given to another client.
 const UNCLEAN: &str = "unclean server";
 
-/// A peer may be free at the end of this iteration.
+/// A connection may be free at the end of this iteration.
 #[cold]
-pub(crate) fn hand_over_later(core: &mut Core, peer: Option<Peer>) {
-    peer.into_iter().for_each(|peer| core.common.follow_up(FollowUp::HandOver(peer)));
+pub(crate) fn export_later(core: &mut Core, conn: Option<ConnId>) {
+    conn.into_iter().for_each(|conn| core.common.follow_up(FollowUp::Export(conn)));
 }
 
 /// Whether a clean server is returned to the owner instead of given to the next client here.
 #[inline]
-fn returns_to_owner(core: &Core, ix: PoolIx, server: Peer) -> bool {
+fn returns_to_owner(core: &Core, ix: PoolIx, server: ConnId) -> bool {
     let slot = core.pools.get(ix);
     match &slot.lending {
         LendingRole::Owner(_) => false,
@@ -58,8 +58,8 @@ fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: R
             acquire::link_waiter(core, now, client, server, check, io);
         }
         Release::Idle => {
-            if core.upgrade.is_giving() {
-                hand_over_later(core, Some(server.peer));
+            if core.upgrade.is_exporting() {
+                export_later(core, Some(server.conn));
             }
             core.conns.put_server(server);
             idle::report_idle(core, ix, io);
@@ -69,7 +69,7 @@ fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: R
 }
 
 /// Carries out what the pool `ix` has decided about the server with this handle, which has just come to it.
-pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
+pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: ConnId, answer: Release, io: &mut I) {
     if let Some(server) = core.conns.take::<ServerSlot>(server) {
         pass_on(core, now, server, answer, io);
     }
@@ -79,19 +79,19 @@ pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: P
 /// Gives a clean server back to its pool.
 #[inline(always)]
 pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let (peer, ix) = (server.peer, server.pool);
+    let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get(ix);
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
         Err(why) => return close::close_slot(core, now, server, why, io),
     };
-    if slot.lending.is_borrower() && returns_to_owner(core, ix, peer) {
+    if slot.lending.is_borrower() && returns_to_owner(core, ix, conn) {
         core.conns.put_server(server);
-        return messages::return_server(core, peer, io);
+        return messages::return_server(core, conn, io);
     }
     let pool = &mut core.pools.get_mut(ix).pool;
     let answer =
-        if server.take_unused() { pool.release_unused(peer, proof, now) } else { pool.release(peer, proof, now) };
+        if server.take_unused() { pool.release_unused(conn, proof, now) } else { pool.release(conn, proof, now) };
     pass_on(core, now, server, answer, io);
     if core.pools.get(ix).needs_poll() || core.is_watching() {
         core.common.follow_up(FollowUp::PollPool(ix));
@@ -130,24 +130,24 @@ pub(crate) fn finish_transaction<I: Io>(
         (LinkStatus::Resume, Some(client)) => table::resume_waiting(core, client, io),
         _ => {}
     }
-    let peer = client.as_ref().map(|client| client.peer);
+    let conn = client.as_ref().map(|client| client.conn);
     client.into_iter().for_each(|client| core.conns.put_client(client));
     if status == LinkStatus::Free {
         clean_up(core, now, server, io);
-        if core.upgrade.is_giving() {
+        if core.upgrade.is_exporting() {
             // Behind its server, which it may need at once.
-            hand_over_later(core, peer);
+            export_later(core, conn);
         }
         return;
     }
     core.conns.put_server(server);
-    if let (LinkStatus::Replaced, Some(client)) = (status, peer) {
+    if let (LinkStatus::Replaced, Some(client)) = (status, conn) {
         leave::refuse_handle(core, now, client, Refusal::PoolGone, io);
     }
 }
 
 /// A server may be free, for any reason.
-pub(crate) fn release<I: Io>(core: &mut Core, now: Time, server: Peer, io: &mut I) {
+pub(crate) fn release<I: Io>(core: &mut Core, now: Time, server: ConnId, io: &mut I) {
     let Some(server) = core.conns.take::<ServerSlot>(server) else { return };
     let client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
     finish_transaction(core, now, server, client, io);
@@ -192,7 +192,7 @@ fn link_status(
     if session_mode && client.reading.has(Reason::Waits) {
         return LinkStatus::Resume;
     }
-    let outdated = || server.marked_for_close || slot.pool.is_outdated(server.peer);
+    let outdated = || server.marked_for_close || slot.pool.is_outdated(server.conn);
     if session_mode && server_fast_close && !mid_message && outdated() {
         return LinkStatus::Replaced;
     }
@@ -209,11 +209,11 @@ fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
     client.resume(Reason::Waits, cx.io);
     client.resume(Reason::OtherFull, cx.io);
     if waited || !client.waiting.is_empty() {
-        cx.common.follow_up(FollowUp::Feed(client.peer));
+        cx.common.follow_up(FollowUp::Feed(client.conn));
     }
     let idle = slot.config.limits.client_idle_timeout;
     if !waited && !idle.is_zero() {
-        cx.common.arm(Who::Peer(client.peer), cx.now.deadline(idle), client.armed_mut());
+        cx.common.arm(Who::Conn(client.conn), cx.now.deadline(idle), client.armed_mut());
     }
 }
 
@@ -232,7 +232,7 @@ pub(crate) enum ReleaseAction {
 fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> ReleaseAction {
     server.resume(Reason::OtherFull, cx.io);
     let used = server.take_used();
-    let (marked, peer) = (server.marked_for_close, server.peer);
+    let (marked, conn) = (server.marked_for_close, server.conn);
     let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
     if marked {
         return ReleaseAction::Close(RECONFIGURED);
@@ -247,7 +247,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
         }
         Cleaning::Close => ReleaseAction::Close(UNCLEAN),
         // A server that is about to be closed need not be cleaned.
-        Cleaning::Query(..) if slot.pool.is_outdated(peer) => ReleaseAction::Return,
+        Cleaning::Query(..) if slot.pool.is_outdated(conn) => ReleaseAction::Return,
         Cleaning::Query(query, why) => {
             acquire::own_query(cx, slot, server, &query, ServerPhase::Resetting(why));
             ReleaseAction::Cleaning
@@ -299,7 +299,7 @@ enum Cleaning {
 ///   each release in the other modes.
 /// - If that does not apply, or is empty, `on_dirty = reset` and `refuse` remove the state, and `keep` leaves it.
 #[inline]
-fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
+fn cleaning(pool: &weir_config::PoolConfig, used: bool, dirty: Dirty) -> Cleaning {
     let session = pool.mode == PoolMode::Session;
     let always = used && (session || pool.reset_always);
     let left = !dirty.is_empty() || (session && used);

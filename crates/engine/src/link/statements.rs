@@ -15,7 +15,7 @@ use spans::Spans;
 use weir_admin::{
     ApplicationUse, Histogram, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals,
 };
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_config::Config;
 use weir_pgwire::sql;
 use weir_session::{Executed, StatementId, StatementWatch};
@@ -113,7 +113,7 @@ pub(crate) struct Slow<'a> {
 
 impl Statements {
     /// Makes, keeps or drops the table, as the configuration says. `key` is random.
-    pub(crate) fn adopt(&mut self, config: &Config, key: u64) {
+    pub(crate) fn apply_config(&mut self, config: &Config, key: u64) {
         let logs = if config.log.min_duration_statement.is_zero() { 0 } else { FOR_LOG };
         let spans = if config.telemetry.makes_spans() { FOR_LOG } else { 0 };
         let capacity = config.track_statements.max(logs).max(spans) as usize;
@@ -155,7 +155,7 @@ impl Statements {
 
     /// A client was fed, whose requests go to this server.
     #[inline]
-    pub(crate) fn sent_to(&mut self, server: Peer) {
+    pub(crate) fn sent_to(&mut self, server: ConnId) {
         if let Some(spans) = self.table.as_mut().and_then(|table| table.spans.as_mut()) {
             spans.sent_to(server);
         }
@@ -163,7 +163,7 @@ impl Statements {
 
     /// A server has answered all.
     #[inline]
-    pub(crate) fn is_idle(&mut self, server: Peer) {
+    pub(crate) fn is_idle(&mut self, server: ConnId) {
         if let Some(spans) = self.table.as_mut().and_then(|table| table.spans.as_mut()) {
             spans.is_idle(server);
         }
@@ -180,7 +180,7 @@ impl Statements {
     /// waited for its server before. `slow` receives those that ran for `limit` or longer, if that is not zero.
     pub(crate) fn record(
         &mut self,
-        server: Peer,
+        server: ConnId,
         (run, waited): (u64, u64),
         application: &str,
         limit: u64,
@@ -356,7 +356,7 @@ impl Table {
 
     fn record(
         &mut self,
-        server: Peer,
+        server: ConnId,
         (run, waited): (u64, u64),
         application: &str,
         limit: u64,

@@ -1,10 +1,10 @@
-//! The port for one link: two peers and the bytes that are being handled.
+//! The port for one link: two connections and the bytes that are being handled.
 //!
 //! Adjacent ranges are sent as one: consecutive messages of the same input cost one call of the port.
 
 use std::ops::Range;
 
-use weir_base::Peer;
+use weir_base::ConnId;
 use weir_session::Out;
 
 use crate::port::Io;
@@ -12,8 +12,8 @@ use crate::port::Io;
 /// Sends for one link. Dropping it sends what is pending.
 pub(crate) struct Wire<'a, I: Io> {
     io: &'a mut I,
-    client: Peer,
-    server: Peer,
+    client: ConnId,
+    server: ConnId,
     /// The bytes that ranges refer to.
     bytes: &'a [u8],
     /// The position of the bytes in the runtime's current input; `None` if they are the engine's own.
@@ -22,14 +22,14 @@ pub(crate) struct Wire<'a, I: Io> {
     to_client: u64,
     /// A range that is not sent yet, and its receiver: the next may extend it. Empty if there is none.
     pending: Range<usize>,
-    to: Peer,
+    to: ConnId,
 }
 
 impl<'a, I: Io> Wire<'a, I> {
     /// A link's wire over `bytes`.
     #[inline]
-    pub(crate) fn new(io: &'a mut I, client: Peer, server: Peer, bytes: &'a [u8], base: Option<usize>) -> Self {
-        Wire { io, client, server, bytes, base, to_client: 0, pending: 0..0, to: Peer::NONE }
+    pub(crate) fn new(io: &'a mut I, client: ConnId, server: ConnId, bytes: &'a [u8], base: Option<usize>) -> Self {
+        Wire { io, client, server, bytes, base, to_client: 0, pending: 0..0, to: ConnId::NONE }
     }
 
     /// Sends what is pending. Returns how many bytes the client was sent.
@@ -40,7 +40,7 @@ impl<'a, I: Io> Wire<'a, I> {
     }
 
     #[inline]
-    fn range(&mut self, to: Peer, range: Range<usize>) {
+    fn range(&mut self, to: ConnId, range: Range<usize>) {
         if self.pending.end == range.start && self.to == to {
             self.pending.end = range.end;
         } else {

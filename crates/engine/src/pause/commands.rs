@@ -1,7 +1,7 @@
 //! PAUSE, RESUME, KILL and SUSPEND on this worker.
 
 use weir_admin::CommandError;
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -67,11 +67,11 @@ pub(crate) fn kill_databases<I: Io>(core: &mut Core, now: Time, name: Option<&st
         }
     }
     halt_pools(core, now, name, io);
-    let clients: Vec<Peer> =
-        core.conns.all::<ClientSlot>().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
+    let clients: Vec<ConnId> =
+        core.conns.all::<ClientSlot>().filter(|c| pools.contains(&c.pool)).map(|c| c.conn).collect();
     clients.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::DatabaseKilled, io));
-    let servers: Vec<Peer> =
-        core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
+    let servers: Vec<ConnId> =
+        core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool)).map(|s| s.conn).collect();
     servers.into_iter().for_each(|server| close::close(core, now, server, "database removed", io));
 }
 
@@ -79,29 +79,29 @@ pub(crate) fn kill_databases<I: Io>(core: &mut Core, now: Time, name: Option<&st
 pub(crate) fn suspend<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     core.pause.suspend();
     halt_pools(core, now, None, io);
-    let peers: Vec<Peer> =
-        core.conns.all::<ClientSlot>().map(|c| c.peer).chain(core.conns.all::<ServerSlot>().map(|s| s.peer)).collect();
-    peers.iter().for_each(|peer| hold::hold(core, *peer, io));
-    let full = peers.into_iter().filter(|peer| is_full(&core.conns, *peer));
+    let conns: Vec<ConnId> =
+        core.conns.all::<ClientSlot>().map(|c| c.conn).chain(core.conns.all::<ServerSlot>().map(|s| s.conn)).collect();
+    conns.iter().for_each(|conn| hold::hold(core, *conn, io));
+    let full = conns.into_iter().filter(|conn| is_full(&core.conns, *conn));
     core.pause.flush(cx!(core, now, io), full);
 }
 
-/// A SUSPEND has ended: all peers are read again, and deferred deadlines are handled now.
+/// A SUSPEND has ended: all connections are read again, and deferred deadlines are handled now.
 fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    let clients: Vec<Peer> =
-        core.conns.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.peer).collect();
-    for peer in clients {
-        let Some(client) = core.conns.get_mut::<ClientSlot>(peer) else { continue };
+    let clients: Vec<ConnId> =
+        core.conns.all::<ClientSlot>().filter(|c| c.reading.has(Reason::Suspended)).map(|c| c.conn).collect();
+    for conn in clients {
+        let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { continue };
         client.resume(Reason::Suspended, io);
         if !client.waiting.is_empty() {
             // The client's turn may have come meanwhile.
-            core.common.follow_up(FollowUp::Feed(peer));
+            core.common.follow_up(FollowUp::Feed(conn));
         }
     }
-    let servers: Vec<Peer> =
-        core.conns.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.peer).collect();
-    for peer in servers {
-        let Some(server) = core.conns.get_mut::<ServerSlot>(peer) else { continue };
+    let servers: Vec<ConnId> =
+        core.conns.all::<ServerSlot>().filter(|s| s.reading.has(Reason::Suspended)).map(|s| s.conn).collect();
+    for conn in servers {
+        let Some(server) = core.conns.get_mut::<ServerSlot>(conn) else { continue };
         server.resume(Reason::Suspended, io);
         server.clock_mut().excuse(now);
     }
@@ -111,7 +111,7 @@ fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 /// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
 pub(crate) fn check_flushed<I: Io>(core: &mut Core, io: &mut I) {
     let conns = &core.conns;
-    if core.pause.are_flushed(|peer| is_full(conns, peer)) {
+    if core.pause.are_flushed(|conn| is_full(conns, conn)) {
         watch::check_watches(core, io);
     }
 }
@@ -120,16 +120,16 @@ pub(crate) fn check_flushed<I: Io>(core: &mut Core, io: &mut I) {
 pub(crate) fn flush_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     let cx = cx!(core, now, io);
     let Some(late) = core.pause.flush_due(cx) else { return };
-    for peer in late {
-        if !is_full(&core.conns, peer) {
+    for conn in late {
+        if !is_full(&core.conns, conn) {
             continue;
         }
-        let client = match core.conns.get_mut::<ServerSlot>(peer) {
+        let client = match core.conns.get_mut::<ServerSlot>(conn) {
             Some(server) => server.link,
-            None => Some(peer),
+            None => Some(conn),
         };
         client.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::SuspendTimeout, io));
-        close::close(core, now, peer, "suspend_timeout", io);
+        close::close(core, now, conn, "suspend_timeout", io);
     }
     watch::check_watches(core, io);
 }
@@ -143,16 +143,16 @@ pub(crate) fn watch<I: Io>(core: &mut Core, command: WaitingCommand, io: &mut I)
 /// The clients that wait for servers when a shutdown begins get an error.
 pub(crate) fn dismiss_waiting<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     core.shutdown.dismissed();
-    let waiting: Vec<Peer> =
-        core.conns.all::<ClientSlot>().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
-    waiting.into_iter().for_each(|peer| leave::refuse_handle(core, now, peer, Refusal::ServersShuttingDown, io));
+    let waiting: Vec<ConnId> =
+        core.conns.all::<ClientSlot>().filter(|c| c.state() == "waiting").map(|c| c.conn).collect();
+    waiting.into_iter().for_each(|conn| leave::refuse_handle(core, now, conn, Refusal::ServersShuttingDown, io));
     watch::check_drained(core, io);
 }
 
-/// Whether a peer's socket has a backlog.
-fn is_full(conns: &ConnTable, peer: Peer) -> bool {
-    match conns.get::<ClientSlot>(peer) {
+/// Whether a connection's socket has a backlog.
+fn is_full(conns: &ConnTable, conn: ConnId) -> bool {
+    match conns.get::<ClientSlot>(conn) {
         Some(client) => client.reading.has(Reason::OwnFull) && !matches!(client.phase, ClientPhase::Console(_)),
-        None => conns.get::<ServerSlot>(peer).is_some_and(|server| server.reading.has(Reason::OwnFull)),
+        None => conns.get::<ServerSlot>(conn).is_some_and(|server| server.reading.has(Reason::OwnFull)),
     }
 }

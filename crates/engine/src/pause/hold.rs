@@ -1,6 +1,6 @@
-//! A peer is not read from until RESUME.
+//! A connection is not read from until RESUME.
 
-use weir_base::Peer;
+use weir_base::ConnId;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::core::Core;
@@ -8,9 +8,9 @@ use crate::port::Io;
 use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 
-/// Pauses a peer until RESUME, except for consoles and logins of ours at servers.
-pub(crate) fn hold<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
-    if let Some(client) = core.conns.get_mut::<ClientSlot>(peer) {
+/// Pauses a connection until RESUME, except for consoles and logins of ours at servers.
+pub(crate) fn hold<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
+    if let Some(client) = core.conns.get_mut::<ClientSlot>(conn) {
         let exempt = matches!(
             client.phase,
             ClientPhase::Console(_) | ClientPhase::Moving(_) | ClientPhase::Canceller | ClientPhase::Gone
@@ -18,7 +18,7 @@ pub(crate) fn hold<I: Io>(core: &mut Core, peer: Peer, io: &mut I) {
         if !exempt {
             client.pause(Reason::Suspended, io);
         }
-    } else if let Some(server) = core.conns.get_mut::<ServerSlot>(peer)
+    } else if let Some(server) = core.conns.get_mut::<ServerSlot>(conn)
         && matches!(server.state, ServerState::Up(..))
         && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning | ServerPhase::Leaving))
     {

@@ -1,6 +1,6 @@
 //! PAUSE, RESUME, SUSPEND, KILL and WAIT_CLOSE.
 //!
-//! - `state`: what is stopped. `commands`: the commands are carried out. `hold`: a peer is not read from during a
+//! - `state`: what is stopped. `commands`: the commands are carried out. `hold`: a connection is not read from during a
 //!   SUSPEND. `watch`: what a command or a shutdown waits for.
 
 pub(crate) mod commands;

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use weir_admin::{Command, CommandError, ServiceState};
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_config::Config;
 
 use crate::common::Cx;
@@ -32,8 +32,8 @@ pub(crate) struct PauseState {
 
 /// The state of a SUSPEND.
 struct Suspension {
-    /// Peers whose sockets had a backlog when the SUSPEND began.
-    flushing: BTreeSet<Peer>,
+    /// Connections whose sockets had a backlog when the SUSPEND began.
+    flushing: BTreeSet<ConnId>,
     /// When the SUSPEND closes connections that could not be flushed.
     flush_by: Time,
     armed: Time,
@@ -150,7 +150,7 @@ impl PauseState {
     }
 
     /// A new configuration: drops the state of databases that it does not have.
-    pub(crate) fn adopt(&mut self, config: &Config) {
+    pub(crate) fn apply_config(&mut self, config: &Config) {
         self.paused.retain(|name| config.pool(name).is_some());
         self.disabled.retain(|name| config.pool(name).is_some());
     }
@@ -163,8 +163,8 @@ impl PauseState {
         self.state = ServiceState::Suspended;
     }
 
-    /// Waits until these peers' sockets are flushed, at most `suspend_timeout`.
-    pub(crate) fn flush<I: Io>(&mut self, cx: &mut Cx<'_, I>, full: impl Iterator<Item = Peer>) {
+    /// Waits until these connections' sockets are flushed, at most `suspend_timeout`.
+    pub(crate) fn flush<I: Io>(&mut self, cx: &mut Cx<'_, I>, full: impl Iterator<Item = ConnId>) {
         let suspension = &mut self.suspension;
         suspension.flushing.extend(full);
         suspension.flush_by = cx.now.deadline(cx.common.config().suspend_timeout);
@@ -177,8 +177,8 @@ impl PauseState {
         !self.suspension.flushing.is_empty()
     }
 
-    /// Drops the peers that are flushed. Returns whether none is left.
-    pub(crate) fn are_flushed(&mut self, is_full: impl Fn(Peer) -> bool) -> bool {
+    /// Drops the connections that are flushed. Returns whether none is left.
+    pub(crate) fn are_flushed(&mut self, is_full: impl Fn(ConnId) -> bool) -> bool {
         while let Some(first) = self.suspension.flushing.first().copied() {
             if is_full(first) {
                 return false;
@@ -188,8 +188,8 @@ impl PauseState {
         true
     }
 
-    /// A timer has fired: returns the peers that were not flushed in time, if the time is over.
-    pub(crate) fn flush_due<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> Option<BTreeSet<Peer>> {
+    /// A timer has fired: returns the connections that were not flushed in time, if the time is over.
+    pub(crate) fn flush_due<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> Option<BTreeSet<ConnId>> {
         let suspension = &mut self.suspension;
         suspension.armed = Time::NEVER;
         if suspension.flush_by > cx.now {

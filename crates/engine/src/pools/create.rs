@@ -24,7 +24,7 @@ pub(crate) fn owner_of(core: &Core, name: &str, user: &str) -> WorkerId {
 }
 
 /// Whether a configured pool has servers of this user's.
-pub(crate) fn fits(core: &Core, pool: &weir_config::Pool, user: &str) -> bool {
+pub(crate) fn fits(core: &Core, pool: &weir_config::PoolConfig, user: &str) -> bool {
     core.common.config().asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
 }
 
@@ -41,7 +41,13 @@ pub(crate) fn apply_pause(core: &mut Core, now: Time, ix: PoolIx) {
 }
 
 /// The pool of a configured pool and a user; created when first needed.
-pub(crate) fn pool_of(core: &mut Core, name: &str, config: &Arc<weir_config::Pool>, user: &str, now: Time) -> PoolIx {
+pub(crate) fn pool_of(
+    core: &mut Core,
+    name: &str,
+    config: &Arc<weir_config::PoolConfig>,
+    user: &str,
+    now: Time,
+) -> PoolIx {
     let key: (Arc<str>, Arc<str>) = (name.into(), user.into());
     if let Some(ix) = core.pools.find(&key.0, &key.1) {
         return ix;

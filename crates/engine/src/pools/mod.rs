@@ -1,12 +1,12 @@
 //! The pools of this worker, and their adjustment to a new configuration.
 //!
-//! - `create`: a pool is made when first needed. `poll`: pools are asked what they want. `adopt`: a new configuration.
-//!   `reconnect`: the servers of pools are replaced. `refuse`: why a client gets no server.
+//! - `create`: a pool is made when first needed. `poll`: pools are asked what they want. `apply_config`: a new
+//!   configuration. `reconnect`: the servers of pools are replaced. `refuse`: why a client gets no server.
 //!
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.
 
-pub(crate) mod adopt;
+pub(crate) mod apply_config;
 pub(crate) mod create;
 pub(crate) mod poll;
 pub(crate) mod reconnect;
@@ -15,7 +15,7 @@ pub(crate) mod refuse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::{Peer, PoolMode, Span, Time};
+use weir_base::{ConnId, PoolMode, Span, Time};
 use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, ServerState, Settings};
@@ -52,7 +52,7 @@ pub(crate) struct PoolSlot {
     pub(crate) name: Arc<str>,
     /// The user on the server.
     pub(crate) user: Arc<str>,
-    pub(crate) config: Arc<weir_config::Pool>,
+    pub(crate) config: Arc<weir_config::PoolConfig>,
     pub(crate) pool: Pool<Clean>,
     /// The pool's earliest timer.
     pub(crate) armed: Time,
@@ -154,7 +154,7 @@ impl Pools {
 
 impl LendingRole {
     /// The limits of a configured pool, as they apply to this worker's pool.
-    pub(crate) fn settings(&self, config: &Config, pool: &weir_config::Pool) -> Settings {
+    pub(crate) fn settings(&self, config: &Config, pool: &weir_config::PoolConfig) -> Settings {
         let settings = settings(pool, wait_limit(config, pool).0);
         if self.is_borrower() { borrower_settings(settings) } else { settings }
     }
@@ -162,14 +162,14 @@ impl LendingRole {
 
 /// How long a client may wait for a server, and whether query_timeout sets that: with a `pgbouncer.ini` it covers
 /// waits, too, as in PgBouncer.
-pub(crate) fn wait_limit(config: &Config, pool: &weir_config::Pool) -> (Span, bool) {
+pub(crate) fn wait_limit(config: &Config, pool: &weir_config::PoolConfig) -> (Span, bool) {
     let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
     let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
     (if covered { query } else { wait }, covered)
 }
 
 /// The limits of a configured pool, as its `weir-pool` settings.
-fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
+fn settings(pool: &weir_config::PoolConfig, query_wait_timeout: Span) -> Settings {
     let limits = &pool.limits;
     Settings {
         size: limits.size,
@@ -192,7 +192,7 @@ fn settings(pool: &weir_config::Pool, query_wait_timeout: Span) -> Settings {
 }
 
 /// Applies a pool's new configuration; returns whether lent servers may have to be closed.
-pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::Pool>, now: Time) -> bool {
+pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::PoolConfig>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
         || old.database != config.database
@@ -240,7 +240,7 @@ impl PoolSlot {
     /// A new pool.
     pub(crate) fn new(
         (name, user): (Arc<str>, Arc<str>),
-        config: Arc<weir_config::Pool>,
+        config: Arc<weir_config::PoolConfig>,
         pool: Pool<Clean>,
         accepted: PoolStatements,
         quota: PoolQuota,
@@ -286,7 +286,7 @@ impl PoolSlot {
     /// the first client of a pool does. Where no login succeeds, or the pool is paused, clients still log in with the
     /// last ones.
     pub(crate) fn is_welcome_stale(&self) -> bool {
-        let is_present = |(server, state, _): (Peer, ServerState, Time)| {
+        let is_present = |(server, state, _): (ConnId, ServerState, Time)| {
             matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
         };
         let waits = self.failures.last().is_none() && !self.pool.is_paused() && !self.lending.is_borrower();

@@ -1,6 +1,6 @@
 //! A pool is polled until it wants nothing.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_pool::{Effect, RefuseReason};
 
 use crate::client_login::auth_query;
@@ -61,7 +61,7 @@ fn refuse_waiting<I: Io>(
     core: &mut Core,
     now: Time,
     ix: PoolIx,
-    client: Peer,
+    client: ConnId,
     why: RefuseReason,
     waited: Span,
     io: &mut I,

@@ -16,7 +16,7 @@ use crate::workers::messages::Payload;
 pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
     if core.common.config().server_fast_close && core.pools.get(ix).mode() == PoolMode::Session {
         let linked = core.conns.all::<ServerSlot>().filter(|server| server.pool == ix && server.link.is_some());
-        linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.peer)));
+        linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.conn)));
     }
 }
 
@@ -45,8 +45,8 @@ pub(crate) fn free_database<I: Io>(core: &mut Core, now: Time, server: &Target, 
     }
 }
 
-/// A client of a pool is about to drop, rename or copy a database, which PostgreSQL refuses while others are connected: all
-/// workers free it. PostgreSQL waits five seconds for connections that are being closed.
+/// A client of a pool is about to drop, rename or copy a database, which PostgreSQL refuses while others are connected:
+/// all workers free it. PostgreSQL waits five seconds for connections that are being closed.
 pub(crate) fn free_everywhere<I: Io>(core: &mut Core, now: Time, ix: PoolIx, database: Box<str>, io: &mut I) {
     let (server, database) = (core.pools.get(ix).config.target().clone(), Arc::<str>::from(database));
     cx!(core, now, io).post_to_others(|| Payload::FreeDatabase(server.clone(), database.clone()));

@@ -1,6 +1,6 @@
 //! Why a pool gives a client no server, or none yet.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::{Cause, Refusal};
 
 use crate::admin::wait_diagnosis;
@@ -70,7 +70,7 @@ pub(crate) fn never_reached(core: &Core, now: Time, client: &ClientSlot) -> Opti
 }
 
 /// A client has waited long enough for a notice.
-pub(crate) fn notify_waiting<I: Io>(core: &mut Core, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
+pub(crate) fn notify_waiting<I: Io>(core: &mut Core, now: Time, ix: PoolIx, client: ConnId, io: &mut I) {
     let (_, why) = cause_of_wait(core, now, ix);
     wait_diagnosis::notify(&core.conns, core.pools.get(ix), client, &why, io);
 }

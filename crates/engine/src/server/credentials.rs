@@ -1,7 +1,7 @@
 //! The credentials of a pool for its servers, besides its configuration.
 
 use weir_auth::Secret;
-use weir_session::login::LearnedCredentials;
+use weir_session::login::CapturedCredentials;
 
 use crate::server::connection::SaltedKey;
 
@@ -9,7 +9,7 @@ use crate::server::connection::SaltedKey;
 #[derive(Default)]
 pub(crate) struct KnownCredentials {
     /// Credentials from clients' logins.
-    captured: LearnedCredentials,
+    captured: CapturedCredentials,
     /// The secret of the user from an auth_query.
     looked_up: Option<Secret>,
     /// The last hashed password: input and result.
@@ -18,19 +18,19 @@ pub(crate) struct KnownCredentials {
 
 impl KnownCredentials {
     /// Takes over credentials from a client's login. The newest are the best: a changed password replaces the old.
-    pub(crate) fn capture(&mut self, captured: &LearnedCredentials, looked_up: &Option<Secret>) {
+    pub(crate) fn capture(&mut self, captured: &CapturedCredentials, looked_up: &Option<Secret>) {
         self.captured.password = captured.password.clone().or(self.captured.password.take());
         self.captured.keys = captured.keys.clone().or(self.captured.keys.take());
         self.looked_up.clone_from(looked_up);
     }
 
     /// Takes over the credentials that another process knew.
-    pub(crate) fn inherit(&mut self, captured: LearnedCredentials, looked_up: Option<Secret>) {
+    pub(crate) fn import(&mut self, captured: CapturedCredentials, looked_up: Option<Secret>) {
         self.capture(&captured, &looked_up);
     }
 
     /// The credentials from clients' logins.
-    pub(crate) fn captured(&self) -> &LearnedCredentials {
+    pub(crate) fn captured(&self) -> &CapturedCredentials {
         &self.captured
     }
 

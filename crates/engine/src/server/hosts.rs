@@ -7,9 +7,9 @@
 //! failed as a whole is a failure for the pool, which then waits before the next.
 
 use weir_base::Target;
-use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
+use weir_config::{Balance, Encryption, PoolConfig, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
-use weir_session::{Role, ServerError};
+use weir_session::{ReplicationRole, ServerError};
 
 use crate::server::login_failure::LoginFailureKind;
 
@@ -73,7 +73,7 @@ pub(crate) enum Fitness {
 
 impl Hosts {
     /// The next attempt, and its target.
-    pub(crate) fn begin(&mut self, pool: &Pool, mode: SslMode) -> (Attempt, Target) {
+    pub(crate) fn begin(&mut self, pool: &PoolConfig, mode: SslMode) -> (Attempt, Target) {
         // A new configuration may have fewer servers.
         self.next %= pool.targets.len();
         let fresh = Attempt {
@@ -90,13 +90,13 @@ impl Hosts {
     }
 
     /// The target of the next attempt.
-    pub(crate) fn peek<'p>(&self, pool: &'p Pool) -> &'p Target {
+    pub(crate) fn peek<'p>(&self, pool: &'p PoolConfig) -> &'p Target {
         let again = self.again.map(|again| again.host).filter(|host| *host < pool.targets.len());
         &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
     }
 
     /// The next host has no room for a login now: skips it, unless it is due for a second attempt.
-    pub(crate) fn pass(&mut self, pool: &Pool) {
+    pub(crate) fn pass(&mut self, pool: &PoolConfig) {
         if self.again.is_none() {
             self.next = (self.next + 1) % pool.targets.len();
         }
@@ -104,7 +104,7 @@ impl Hosts {
 
     /// What the failure counts as for the pool if the try that has just begun fails with this kind: whether another try
     /// of the round is left.
-    pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
+    pub(crate) fn failure(&self, pool: &PoolConfig, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
         if failed < tries(pool) {
             return ConnectFailure::Elsewhere;
@@ -122,7 +122,7 @@ impl Hosts {
 
     /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second
     /// attempt that was due elsewhere is dropped. Returns whether it is one of the pool's.
-    pub(crate) fn turn_to(&mut self, pool: &Pool, target: &Target) -> bool {
+    pub(crate) fn turn_to(&mut self, pool: &PoolConfig, target: &Target) -> bool {
         if self.peek(pool) == target {
             return true;
         }
@@ -134,7 +134,7 @@ impl Hosts {
     /// An attempt has failed. Returns what that counts as for the pool, and the error for clients.
     pub(crate) fn failed(
         &mut self,
-        pool: &Pool,
+        pool: &PoolConfig,
         attempt: Attempt,
         error: ServerError,
         kind: LoginFailureKind,
@@ -165,7 +165,12 @@ impl Hosts {
 
     /// The server that is next is known to be down: it counts as tried, and failed. Returns what that means for the
     /// pool, and the error for clients.
-    pub(crate) fn skip(&mut self, pool: &Pool, mode: SslMode, error: &ServerError) -> (ConnectFailure, ServerError) {
+    pub(crate) fn skip(
+        &mut self,
+        pool: &PoolConfig,
+        mode: SslMode,
+        error: &ServerError,
+    ) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
         let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);
         self.failed(pool, attempt, error.clone(), kind, None)
@@ -187,7 +192,7 @@ impl Hosts {
 }
 
 /// Whether a server of this role is fit for a pool (PostgreSQL documentation, libpq, `target_session_attrs`).
-pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
+pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: ReplicationRole) -> Fitness {
     const RECOVERY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
     const READ_ONLY: &str = "SELECT 1 WHERE pg_catalog.current_setting('transaction_read_only') = 'on'";
     let read_only = match (role.standby, role.read_only) {
@@ -213,12 +218,12 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
 
 /// Whether each connect tries the next host. If the operator turned that off, or only one host can be fit, it tries
 /// the last one that was fit.
-fn rotates(pool: &Pool) -> bool {
+fn rotates(pool: &PoolConfig) -> bool {
     pool.balance == Balance::RoundRobin
         && !matches!(pool.session_attrs, SessionAttrs::ReadWrite | SessionAttrs::Primary)
 }
 
-fn tries(pool: &Pool) -> usize {
+fn tries(pool: &PoolConfig) -> usize {
     let rounds = if pool.session_attrs == SessionAttrs::PreferStandby { 2 } else { 1 };
     pool.targets.len() * rounds
 }

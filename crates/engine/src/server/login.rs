@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use weir_base::{Peer, Time};
-use weir_config::LoginFailure;
+use weir_base::{ConnId, Time};
+use weir_config::FailedAttempt;
 use weir_pool::ConnectFailure;
 use weir_session::server_login::ServerLoginStep;
 use weir_session::{Refusal, ServerError};
@@ -69,7 +69,7 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
         return replication::own_login_refused(core, now, &server, error, io);
     }
     slot.failures.add(error, false, now);
-    slot.pool.connect_failed(server.peer, failure, now);
+    slot.pool.connect_failed(server.conn, failure, now);
     if failure == ConnectFailure::Away {
         create::keep_trying(core, now, server.pool);
     }
@@ -93,7 +93,7 @@ fn login_goes_on<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>,
 
 /// A server has logged in; the pool decides which waiter gets it.
 fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let (peer, ix) = (server.peer, server.pool);
+    let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get_mut(ix);
     let proof = match login_steps::finish(cx!(core, now, io), slot, &mut server) {
         Ok(proof) => proof,
@@ -105,9 +105,9 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
     if server.marked_for_close {
         return close::close_slot(core, now, server, RECONFIGURED, io);
     }
-    let answer = slot.pool.connected(peer, proof, now);
+    let answer = slot.pool.connected(conn, proof, now);
     core.conns.put_server(server);
-    release::passed_on(core, now, ix, peer, answer, io);
+    release::passed_on(core, now, ix, conn, answer, io);
 }
 
 fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
@@ -166,7 +166,7 @@ fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, ste
             close::drop_connection(core, &server, io);
             let encrypted = server.connection.tls().is_some();
             let refused = error.sqlstate == "28000";
-            let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
+            let failure = if refused { FailedAttempt::Refused { encrypted } } else { FailedAttempt::Other };
             failed(core, now, server, FailedLogin::answered(error).or(failure), io);
         }
         ServerLoginStep::Failed(error) => {
@@ -180,8 +180,8 @@ fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, ste
             if let Some(salted) = known {
                 return password_hashed(core, now, server, &salted, io);
             }
-            let job = core.common.begin_job(Job::ServerSalt(server.peer));
-            io.help(job, Work::SaltServer { password, salt, iterations });
+            let job = core.common.begin_job(Job::ServerSalt(server.conn));
+            io.submit_job(job, Work::SaltServer { password, salt, iterations });
             server.connection_mut().begin_hashing(key);
             core.conns.put_server(server);
         }
@@ -233,7 +233,7 @@ pub(crate) fn secured<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut 
 /// A server's TLS handshake has failed; its connection has closed.
 pub(crate) fn tls_failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
     let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
-    let error = FailedLogin::lasting(own_error(message)).or(LoginFailure::Handshake);
+    let error = FailedLogin::lasting(own_error(message)).or(FailedAttempt::Handshake);
     failed(core, now, server, error, io);
 }
 
@@ -253,8 +253,8 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
 }
 
 /// A helper has hashed the password for a login of ours.
-pub(crate) fn salted<I: Io>(core: &mut Core, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-    let Some(mut server) = core.conns.take::<ServerSlot>(peer) else { return };
+pub(crate) fn salted<I: Io>(core: &mut Core, now: Time, conn: ConnId, salted: &[u8; 32], io: &mut I) {
+    let Some(mut server) = core.conns.take::<ServerSlot>(conn) else { return };
     let key = server.connection_mut().end_hashing();
     core.pools.get_mut(server.pool).credentials.keep_hashed(key.map(|key| (key, *salted)));
     password_hashed(core, now, server, salted, io);
@@ -324,7 +324,7 @@ pub(crate) fn connect_failed<I: Io>(core: &mut Core, now: Time, server: Box<Serv
 /// The connection of a server that is logging in has ended, or is closed because the server can't be trusted.
 pub(crate) fn lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let shaking = matches!(server.state, ServerState::TlsHandshake);
-    let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
+    let ending = if shaking { FailedAttempt::Handshake } else { FailedAttempt::Other };
     let login = match server.take_fatal_error() {
         Some(Refusal::ServerDown { sqlstate, message, .. }) => FailedLogin::answered(ServerError { sqlstate, message }),
         _ => FailedLogin::down(own_error("server closed the connection during the login".to_owned())),

@@ -3,7 +3,7 @@
 //! Owns the distinction between a server that is down, which clients wait for, and an error that waiting does not
 //! change, which they get at once.
 
-use weir_config::{LoginFailure, OnServerDown};
+use weir_config::{FailedAttempt, OnServerDown};
 use weir_session::ServerError;
 
 /// The SQLSTATE of a server that starts up, shuts down or recovers (cannot_connect_now).
@@ -26,7 +26,7 @@ pub(crate) struct FailedLogin {
     /// The error for its clients and the log.
     pub(crate) error: ServerError,
     /// The alternative that may be tried.
-    pub(crate) failure: LoginFailure,
+    pub(crate) failure: FailedAttempt,
     pub(crate) kind: LoginFailureKind,
     /// The severity in the log: the server's, if it has answered with one (PostgreSQL refuses a login with FATAL).
     pub(crate) severity: &'static str,
@@ -50,15 +50,15 @@ impl FailedLogin {
 
     /// The server has answered with this error.
     pub(crate) fn answered(error: ServerError) -> FailedLogin {
-        FailedLogin { kind: LoginFailureKind::of(&error), error, failure: LoginFailure::Other, severity: "FATAL " }
+        FailedLogin { kind: LoginFailureKind::of(&error), error, failure: FailedAttempt::Other, severity: "FATAL " }
     }
 
     fn ours(error: ServerError, kind: LoginFailureKind) -> FailedLogin {
-        FailedLogin { error, failure: LoginFailure::Other, kind, severity: "" }
+        FailedLogin { error, failure: FailedAttempt::Other, kind, severity: "" }
     }
 
     /// This failed login; `failure` decides in which other way the login may be tried.
-    pub(crate) fn or(self, failure: LoginFailure) -> FailedLogin {
+    pub(crate) fn or(self, failure: FailedAttempt) -> FailedLogin {
         FailedLogin { failure, ..self }
     }
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use weir_auth::{Secret, Trust};
-use weir_base::{Host, Peer};
+use weir_base::{ConnId, Host};
 use weir_config::Encryption;
 use weir_pgwire::put_front;
 use weir_session::auth_query::{AuthQuery, AuthQueryResult};
@@ -58,7 +58,7 @@ pub(crate) fn connected<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) -> N
         begin_handshake(cx, server);
     } else {
         server.enter(ServerState::SslRequest);
-        ask_for_encryption(server.peer, cx.io);
+        ask_for_encryption(server.conn, cx.io);
     }
     NextStep::Wait
 }
@@ -70,7 +70,7 @@ fn begin_handshake<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
     let direct = !matches!(server.state, ServerState::SslRequest);
     server.enter(ServerState::TlsHandshake);
     server.connection_mut().begin_handshake(direct);
-    cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct });
+    cx.io.start_tls(server.conn, Handshake::Connect { host, mode, direct });
 }
 
 /// A handshake is done. One without SSLRequest must have named our protocol, as with libpq: otherwise another service
@@ -109,7 +109,7 @@ pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Ser
     let mut buffer = Vec::new();
     let login = ServerLogin::begin(credentials, binding, &cx.sessions.params, &mut buffer);
     server.enter(ServerState::Login(Box::new(login)));
-    cx.io.send(server.peer, &buffer);
+    cx.io.send(server.conn, &buffer);
 }
 
 /// The credentials of a pool: its own password, else its user's stored secret, else those from clients' logins.
@@ -147,7 +147,7 @@ pub(crate) fn feed<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[
     let mut buffer = Vec::new();
     let step = login.feed(bytes, nonce, &cx.sessions.params, &mut buffer);
     if !buffer.is_empty() {
-        cx.io.send(server.peer, &buffer);
+        cx.io.send(server.conn, &buffer);
     }
     Some(step)
 }
@@ -157,7 +157,7 @@ pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut
     let ServerState::Login(login) = server.state_mut() else { return None };
     let mut buffer = Vec::new();
     let step = login.salted(salted, &mut buffer);
-    io.send(server.peer, &buffer);
+    io.send(server.conn, &buffer);
     Some(step)
 }
 
@@ -178,20 +178,20 @@ pub(crate) fn is_physical(server: &ServerSlot) -> bool {
 
 /// Sends a query of Weir to a server that its pool does not have yet; `server_connect_timeout` covers it.
 pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &str, next: ServerPhase) {
-    let peer = server.peer;
+    let conn = server.conn;
     if let Some((up, phase)) = server.up() {
         *phase = next;
-        up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, Peer::NONE, peer, &[], None));
+        up.own_query(query, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
     }
 }
 
 /// Asks a server which backend it is; `server_connect_timeout` covers it.
 pub(crate) fn identify<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot) {
-    let peer = server.peer;
+    let conn = server.conn;
     let Some((up, phase)) = server.up() else { return };
     *phase = ServerPhase::Identifying;
     let pid = up.cancel_key().pid.to_string();
-    let mut wire = Wire::new(cx.io, Peer::NONE, peer, &[], None);
+    let mut wire = Wire::new(cx.io, ConnId::NONE, conn, &[], None);
     let query = AuthQuery::begin(up, BACKEND_START, &pid, &mut cx.sessions.scratch, &mut wire);
     server.connection_mut().identifying = Some(query);
 }
@@ -256,7 +256,7 @@ pub(crate) fn finish<I: Io>(
 }
 
 /// Asks a server to end its connection.
-pub(crate) fn terminate<I: Io>(cx: &mut Cx<'_, I>, server: Peer) {
+pub(crate) fn terminate<I: Io>(cx: &mut Cx<'_, I>, server: ConnId) {
     let buffer = &mut cx.sessions.scratch;
     buffer.clear();
     put_front::terminate(buffer);
@@ -264,10 +264,10 @@ pub(crate) fn terminate<I: Io>(cx: &mut Cx<'_, I>, server: Peer) {
 }
 
 /// Sends SSLRequest; one byte answers it (PostgreSQL documentation, "SSL Session Encryption").
-pub(crate) fn ask_for_encryption<I: Io>(peer: Peer, io: &mut I) {
+pub(crate) fn ask_for_encryption<I: Io>(conn: ConnId, io: &mut I) {
     let mut buffer = Vec::new();
     put_front::ssl_request(&mut buffer);
-    io.send(peer, &buffer);
+    io.send(conn, &buffer);
 }
 
 /// Whether a server supports encryption. Bytes after that one byte were sent before the handshake, maybe by an

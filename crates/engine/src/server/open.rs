@@ -1,6 +1,6 @@
 //! A pool opens a server: when its host has room for one more login, and the pools that wait for that.
 
-use weir_base::{Peer, Target, Time};
+use weir_base::{ConnId, Target, Time};
 use weir_config::OnServerDown;
 use weir_pool::{CloseReason, ConnectFailure};
 use weir_session::ServerError;
@@ -27,7 +27,7 @@ fn most_logins(core: &Core) -> u32 {
 }
 
 /// The properties of a server's one client.
-fn dedicated_to(core: &Core, owner: Peer) -> Dedicated {
+fn dedicated_to(core: &Core, owner: ConnId) -> Dedicated {
     let replication = match core.conns.get::<ClientSlot>(owner).map(|client| &client.phase) {
         Some(ClientPhase::Welcome(phase)) => phase.request().replication,
         _ => Replication::None,
@@ -48,18 +48,18 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
         return core.pools.get_mut(ix).pool.open_declined(now, now);
     }
     let id = core.common.next_connection_id();
-    if let Some(client) = core.pools.get(ix).pool.wants_reserve().and_then(|peer| core.conns.get::<ClientSlot>(peer)) {
+    if let Some(client) = core.pools.get(ix).pool.wants_reserve().and_then(|conn| core.conns.get::<ClientSlot>(conn)) {
         lines::about_client(core, Level::Warning, client, format_args!("taking connection from reserve_pool"), io);
     }
     let slot = core.pools.get_mut(ix);
     let (attempt, target) = slot.hosts.begin(&slot.config, core.common.config().tls.server.mode);
-    let peer = io.connect(&target);
+    let conn = io.connect(&target);
     core.hosts.throttle.begin(&mut slot.login, &target);
     let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &too_slow(&target));
     slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, kind));
-    let owner = slot.pool.opening(peer, now);
-    slot.counts.tally.connects += 1;
-    let mut server = Box::new(ServerSlot::new(peer, id, ix, target, attempt, now));
+    let owner = slot.pool.opening(conn, now);
+    slot.counts.counters.connects += 1;
+    let mut server = Box::new(ServerSlot::new(conn, id, ix, target, attempt, now));
     server.granted(granted_at, owner.map(|owner| dedicated_to(core, owner)));
     core.conns.put_server(server);
 }
@@ -243,7 +243,7 @@ pub(crate) fn host_is_down(
 }
 
 /// The pool closes a server.
-pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
+pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, reason: CloseReason, io: &mut I) {
     let Some(server) = core.conns.take::<ServerSlot>(server) else { return };
     if reason != CloseReason::ConnectTimeout {
         let client = server.link;

@@ -42,7 +42,7 @@ pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: 
 /// The pool needs to open a server: now, or when its request is granted.
 pub(crate) fn may_open<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get_mut(ix);
-    if core.upgrade.is_giving() && slot.pool.oldest_wait().is_none() {
+    if core.upgrade.is_exporting() && slot.pool.oldest_wait().is_none() {
         // Servers without a waiting client are opened by the process that takes over.
         return slot.pool.open_declined(now + FILL_RETRY, now);
     }
@@ -75,7 +75,7 @@ fn server_answered<I: Io>(core: &mut Core, now: Time, id: u64, pool: PoolId, gra
 }
 
 /// A server has arrived in a pool from another process: it is counted, whatever the limit.
-pub(crate) fn count_inherited<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+pub(crate) fn count_imported<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get_mut(ix);
     if slot.quota.is_limited() {
         slot.quota.add();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::{Peer, Target, Time};
+use weir_base::{ConnId, Target, Time};
 use weir_pool::ServerState as InPool;
 
 use crate::conns::{Conn, ConnTable};
@@ -13,7 +13,7 @@ use crate::server::login_steps::ask_for_encryption;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::unresponsive::{Signs, Step};
 
-fn close_probe<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
+fn close_probe<I: Io>(core: &mut Core, probe: ConnId, io: &mut I) {
     if let Conn::Probe(_) = core.conns.take_any(probe) {
         io.close(probe);
     }
@@ -53,7 +53,7 @@ pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut 
 }
 
 /// The connection of a probe is open.
-pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
+pub(crate) fn connected<I: Io>(core: &mut Core, probe: ConnId, io: &mut I) {
     let now = core.common.now();
     if let Some(target) = core.conns.get::<Target>(probe) {
         core.hosts.unresponsive.accepted(target, now);
@@ -62,7 +62,7 @@ pub(crate) fn connected<I: Io>(core: &mut Core, probe: Peer, io: &mut I) {
 }
 
 /// A probe was answered, with whatever bytes.
-pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, probe: Peer, target: &Target, io: &mut I) {
+pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, probe: ConnId, target: &Target, io: &mut I) {
     io.close(probe);
     core.hosts.unresponsive.answered(target, now);
 }

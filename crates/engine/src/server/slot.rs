@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use weir_base::{Peer, Target, Time};
+use weir_base::{ConnId, Target, Time};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
 use weir_session::startup::Replication;
@@ -32,14 +32,14 @@ impl Deref for ServerSlot {
 
 /// What other rooms may read of a server.
 pub(crate) struct ServerRow {
-    pub(crate) peer: Peer,
+    pub(crate) conn: ConnId,
     pub(crate) id: u64,
     pub(crate) pool: PoolIx,
     pub(crate) state: ServerState,
     /// The server's target, and how it was connected.
     pub(crate) connection: Connection,
     /// The server's client; also while the link is being prepared.
-    pub(crate) link: Option<Peer>,
+    pub(crate) link: Option<ConnId>,
     /// The times of events on the server's link.
     pub(crate) clock: LinkClock,
     /// Why the server is not read from.
@@ -64,7 +64,7 @@ pub(crate) struct ServerRow {
 
 /// Whom a server of one client is for.
 pub(crate) struct Dedicated {
-    pub(crate) owner: Peer,
+    pub(crate) owner: ConnId,
     pub(crate) replication: Replication,
     /// What the server has reported, once it has logged in, until its client knows.
     pub(crate) welcome: Option<Welcome>,
@@ -107,7 +107,7 @@ pub(crate) enum ServerPhase {
     /// Runs connect_query again, after a reset.
     ConnectQueryAgain,
     /// Runs an auth_query, with this handle.
-    AuthQuery(Peer),
+    AuthQuery(ConnId),
     /// On its way to a borrower of the pool, for this request; `check`: it must be checked there first.
     Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
@@ -127,9 +127,9 @@ pub(crate) enum Reset {
 
 impl ServerSlot {
     /// A server of `pool` to which a connect has begun.
-    pub(crate) fn new(peer: Peer, id: u64, pool: PoolIx, target: Target, attempt: Attempt, now: Time) -> ServerSlot {
+    pub(crate) fn new(conn: ConnId, id: u64, pool: PoolIx, target: Target, attempt: Attempt, now: Time) -> ServerSlot {
         let row = ServerRow {
-            peer,
+            conn,
             id,
             pool,
             state: ServerState::Connecting,
@@ -161,7 +161,7 @@ impl ServerSlot {
 
     /// Whether the server's client is idle in a transaction.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
-        self.link.is_some() && self.clock.holding().silence != Time::NEVER
+        self.link.is_some() && self.clock.holding().client_idle != Time::NEVER
     }
 
     /// Whether the server is still logging in, as its pool sees it.
@@ -178,13 +178,13 @@ impl ServerSlot {
     /// The server is not read from, for this reason too. Returns whether that is a change.
     #[inline]
     pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.pause(reason, self.row.peer, io)
+        self.row.reading.pause(reason, self.row.conn, io)
     }
 
     /// This reason not to read from the server is gone. Returns whether that is a change.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.resume(reason, self.row.peer, io)
+        self.row.reading.resume(reason, self.row.conn, io)
     }
 
     /// Reads no more from a server whose client's socket is full. The answers to queries of Weir are not for that
@@ -205,13 +205,13 @@ impl ServerSlot {
 
     /// The server has this client.
     #[inline]
-    pub(crate) fn linked(&mut self, client: Peer) {
+    pub(crate) fn linked(&mut self, client: ConnId) {
         self.row.link = Some(client);
     }
 
     /// The server has no client any more; returns the one that it had.
     #[inline]
-    pub(crate) fn unlinked(&mut self) -> Option<Peer> {
+    pub(crate) fn unlinked(&mut self) -> Option<ConnId> {
         self.row.link.take()
     }
 
@@ -292,8 +292,8 @@ impl ServerSlot {
     }
 
     /// The server comes to this worker: its handle and its pool are others.
-    pub(crate) fn moves_to(&mut self, peer: Peer, pool: PoolIx) {
-        (self.row.peer, self.row.pool) = (peer, pool);
+    pub(crate) fn moves_to(&mut self, conn: ConnId, pool: PoolIx) {
+        (self.row.conn, self.row.pool) = (conn, pool);
     }
 
     /// The server leaves this worker: nothing stops reading from it any more. Returns whether it had a timer.

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use weir_admin::SilentHost;
-use weir_base::{Peer, Span, Target, Time};
+use weir_admin::UnresponsiveHost;
+use weir_base::{ConnId, Span, Target, Time};
 
 /// From this time without an answer on, a host is suspected, and a probe without an answer is evidence.
 pub(crate) const QUIET: Span = Span::from_millis(1500);
@@ -31,7 +31,7 @@ struct Host {
     /// When the host last sent something.
     heard: Time,
     /// Since when the host has not answered, and whether it accepts connections.
-    silent: Option<(Time, bool)>,
+    unresponsive: Option<(Time, bool)>,
     probe: Option<Probe>,
     /// When the last probe began.
     probed_at: Option<Time>,
@@ -40,7 +40,7 @@ struct Host {
 }
 
 struct Probe {
-    peer: Peer,
+    conn: ConnId,
     began: Time,
     accepted: Option<Time>,
 }
@@ -68,9 +68,9 @@ pub(crate) struct Signs {
 pub(crate) enum Step {
     Nothing,
     /// A probe is due, in place of the one that is to be closed.
-    Probe(Option<Peer>),
+    Probe(Option<ConnId>),
     /// Nothing is pending any more; the probe is to be closed.
-    Forget(Option<Peer>),
+    Forget(Option<ConnId>),
 }
 
 impl Signs {
@@ -110,13 +110,13 @@ impl UnresponsiveHosts {
         if !pending && !self.0.contains_key(target) {
             return Step::Nothing;
         }
-        let new = || Host { heard: signs.heard, silent: None, probe: None, probed_at: None, answered: None };
+        let new = || Host { heard: signs.heard, unresponsive: None, probe: None, probed_at: None, answered: None };
         let host = self.0.entry(target.clone()).or_insert_with(new);
         host.heard = host.heard.max(signs.heard);
-        host.silent = host.silent.filter(|(since, _)| host.heard <= *since);
-        if !pending && host.silent.is_none() {
+        host.unresponsive = host.unresponsive.filter(|(since, _)| host.heard <= *since);
+        if !pending && host.unresponsive.is_none() {
             let gone = self.0.remove(target);
-            return Step::Forget(gone.and_then(|host| host.probe).map(|probe| probe.peer));
+            return Step::Forget(gone.and_then(|host| host.probe).map(|probe| probe.conn));
         }
         let unanswered = |began: Time| began != Time::NEVER && began >= host.heard;
         let since = if pending { host.heard.max(signs.asked) } else { host.heard };
@@ -127,24 +127,24 @@ impl UnresponsiveHosts {
                 None => (now.since(probe.began) >= UNREACHED).then_some(false),
             });
         if let Some(accepts) = evidence.or(login.then_some(true)) {
-            let since = host.silent.map_or(since, |(since, _)| since);
-            host.silent = Some((since, accepts));
+            let since = host.unresponsive.map_or(since, |(since, _)| since);
+            host.unresponsive = Some((since, accepts));
         }
         if host.probe.as_ref().is_some_and(|probe| now.since(probe.began) < LASTS) {
             return Step::Nothing;
         }
         let quiet = |at: Time| now.since(at.max(host.heard)) >= QUIET;
         let more = signs.asked_last > host.heard && quiet(signs.asked_last);
-        let often = signs.waits || more || host.silent.is_some();
+        let often = signs.waits || more || host.unresponsive.is_some();
         let due = host.probed_at.is_none_or(|at| now.since(at) >= if often { OFTEN } else { RARELY });
-        let suspected = !signs.logs_in && (host.silent.is_some() || quiet(signs.asked));
-        if due && suspected { Step::Probe(host.probe.take().map(|probe| probe.peer)) } else { Step::Nothing }
+        let suspected = !signs.logs_in && (host.unresponsive.is_some() || quiet(signs.asked));
+        if due && suspected { Step::Probe(host.probe.take().map(|probe| probe.conn)) } else { Step::Nothing }
     }
 
     /// A probe has begun.
-    pub(crate) fn probed(&mut self, target: &Target, peer: Peer, now: Time) {
+    pub(crate) fn probed(&mut self, target: &Target, conn: ConnId, now: Time) {
         if let Some(host) = self.0.get_mut(target) {
-            host.probe = Some(Probe { peer, began: now, accepted: None });
+            host.probe = Some(Probe { conn, began: now, accepted: None });
             host.probed_at = Some(now);
         }
     }
@@ -159,38 +159,41 @@ impl UnresponsiveHosts {
     /// A probe was answered.
     pub(crate) fn answered(&mut self, target: &Target, now: Time) {
         if let Some(host) = self.0.get_mut(target) {
-            (host.heard, host.silent, host.probe, host.answered) = (now, None, None, Some(now));
+            (host.heard, host.unresponsive, host.probe, host.answered) = (now, None, None, Some(now));
         }
     }
 
-    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not silent: a login says the
-    /// rest.
+    /// A probe has failed, or was closed. A host that refuses it, or closes it at once, is not unresponsive: a login
+    /// says the rest.
     pub(crate) fn ended(&mut self, target: &Target, now: Time) {
         let Some(host) = self.0.get_mut(target) else { return };
         let lasted = host.probe.take().map_or(Span::ZERO, |probe| now.since(probe.began));
         if lasted < QUIET {
-            host.silent = None;
+            host.unresponsive = None;
         }
     }
 
     /// A host is of no interest any more; returns the probe to be closed.
-    pub(crate) fn forget(&mut self, target: &Target) -> Option<Peer> {
-        self.0.remove(target).and_then(|host| host.probe).map(|probe| probe.peer)
+    pub(crate) fn forget(&mut self, target: &Target) -> Option<ConnId> {
+        self.0.remove(target).and_then(|host| host.probe).map(|probe| probe.conn)
     }
 
     /// The hosts that give no answer, or may give none.
-    pub(crate) fn report(&self, wall: impl Fn(Time) -> u64) -> HashMap<Target, SilentHost> {
-        let silent = |(target, host): (&Target, &Host)| {
+    pub(crate) fn report(&self, wall: impl Fn(Time) -> u64) -> HashMap<Target, UnresponsiveHost> {
+        let unresponsive = |(target, host): (&Target, &Host)| {
             // A host that has answered the probe before is taken for alive until this one proves the opposite.
             let doubtful = |probe: &&Probe| host.answered.is_none_or(|at| probe.began.since(at) > TRUSTED);
             let suspected = || {
                 let probe = host.probe.as_ref().filter(doubtful)?;
                 Some((host.heard, probe.accepted.is_some()))
             };
-            let (since, accepts) = host.silent.or_else(suspected)?;
-            Some((target.clone(), SilentHost { since: wall(since), accepts, proved: host.silent.is_some() }))
+            let (since, accepts) = host.unresponsive.or_else(suspected)?;
+            Some((
+                target.clone(),
+                UnresponsiveHost { since: wall(since), accepts, proved: host.unresponsive.is_some() },
+            ))
         };
-        self.0.iter().filter_map(silent).collect()
+        self.0.iter().filter_map(unresponsive).collect()
     }
 }
 
@@ -200,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    const PROBE: Peer = Peer { slot: 7, generation: 1 };
+    const PROBE: ConnId = ConnId { slot: 7, generation: 1 };
 
     fn at(seconds: f64) -> Time {
         Time::from_micros((seconds * 1e6) as u64)
@@ -217,7 +220,7 @@ mod tests {
         signs
     }
 
-    fn silent(hosts: &UnresponsiveHosts) -> Option<(u64, bool)> {
+    fn unresponsive(hosts: &UnresponsiveHosts) -> Option<(u64, bool)> {
         hosts.report(Time::micros).get(&db()).filter(|host| host.proved).map(|host| (host.since, host.accepts))
     }
 
@@ -230,14 +233,14 @@ mod tests {
         hosts.probed(&db(), PROBE, at(12.0));
         hosts.accepted(&db(), at(12.1));
         hosts.look(&db(), &asked, at(13.0));
-        assert_eq!(silent(&hosts), None);
+        assert_eq!(unresponsive(&hosts), None);
         hosts.look(&db(), &asked, at(14.0));
-        assert_eq!(silent(&hosts), Some((10_000_000, true)));
+        assert_eq!(unresponsive(&hosts), Some((10_000_000, true)));
         // Also when all that was asked is given up.
         hosts.look(&db(), &signs(0.0, &[]), at(20.0));
-        assert_eq!(silent(&hosts), Some((10_000_000, true)));
+        assert_eq!(unresponsive(&hosts), Some((10_000_000, true)));
         hosts.answered(&db(), at(21.0));
-        assert_eq!(silent(&hosts), None);
+        assert_eq!(unresponsive(&hosts), None);
         assert_eq!(hosts.look(&db(), &signs(0.0, &[]), at(22.0)), Step::Forget(None));
         assert!(hosts.known().is_empty());
     }
@@ -254,7 +257,7 @@ mod tests {
                 hosts.accepted(&db(), now);
                 hosts.answered(&db(), now);
             }
-            assert_eq!(silent(&hosts), None);
+            assert_eq!(unresponsive(&hosts), None);
         }
         assert!((15..=21).contains(&probes), "{probes} probes");
     }
@@ -280,14 +283,14 @@ mod tests {
             }
         }
         assert_eq!(suspected, [2], "the first time only");
-        // The host is still found when it falls silent.
+        // The host is still found when it stops answering.
         let mut last = None;
         for second in 160..170 {
             if let Step::Probe(_) = hosts.look(&db(), &asked, at(f64::from(second))) {
                 hosts.probed(&db(), PROBE, at(f64::from(second)));
                 hosts.accepted(&db(), at(f64::from(second)));
             }
-            last = silent(&hosts);
+            last = unresponsive(&hosts);
         }
         assert!(last.is_some_and(|(_, accepts)| accepts), "{last:?}");
     }
@@ -301,11 +304,11 @@ mod tests {
         };
         let mut hosts = UnresponsiveHosts::default();
         hosts.look(&db(), &knocks(0.0, 5.0), at(6.0));
-        assert_eq!(silent(&hosts), None);
+        assert_eq!(unresponsive(&hosts), None);
         hosts.look(&db(), &knocks(0.0, 5.0), at(6.5));
-        assert_eq!(silent(&hosts), Some((5_000_000, true)));
+        assert_eq!(unresponsive(&hosts), Some((5_000_000, true)));
         hosts.look(&db(), &knocks(6.9, 5.0), at(7.0));
-        assert_eq!(silent(&hosts), None, "another connection has received something");
+        assert_eq!(unresponsive(&hosts), None, "another connection has received something");
     }
 
     #[test]
@@ -315,11 +318,11 @@ mod tests {
         hosts.look(&db(), &asked, at(3.0));
         hosts.probed(&db(), PROBE, at(3.0));
         hosts.look(&db(), &asked, at(6.0));
-        assert_eq!(silent(&hosts), Some((1_000_000, false)));
+        assert_eq!(unresponsive(&hosts), Some((1_000_000, false)));
         assert_eq!(hosts.look(&db(), &asked, at(33.0)), Step::Probe(Some(PROBE)), "a fresh one");
         hosts.probed(&db(), PROBE, at(33.0));
         hosts.ended(&db(), at(33.1));
-        assert_eq!(silent(&hosts), None);
+        assert_eq!(unresponsive(&hosts), None);
         assert_eq!(hosts.forget(&db()), None);
     }
 }

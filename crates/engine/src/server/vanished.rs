@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{Host, Peer, Span, Time};
+use weir_base::{ConnId, Host, Span, Time};
 
 use crate::common::cx;
 use crate::core::Core;
@@ -22,7 +22,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 /// The names in use. Walks over the pools' servers, and over no client.
 fn names_in_use(core: &Core) -> HashSet<Box<str>> {
     let servers = core.pools.iter().flat_map(|slot| slot.pool.servers());
-    let hosts = servers.filter_map(|(peer, ..)| Some(&core.conns.get::<ServerSlot>(peer)?.connection.target().host));
+    let hosts = servers.filter_map(|(conn, ..)| Some(&core.conns.get::<ServerSlot>(conn)?.connection.target().host));
     let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
     let lent = core.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
     here.chain(lent).collect()
@@ -47,12 +47,12 @@ fn recall_vanished<I: Io>(core: &mut Core, io: &mut I) {
 /// Marks servers for close on addresses that their name no longer has.
 fn close_vanished<I: Io>(core: &mut Core, now: Time, name: &str, io: &mut I) {
     let on_it = |server: &&ServerSlot| matches!(&server.connection.target().host, Host::Name(host) if host == name);
-    let vanished: Vec<(Peer, u32)> = core
+    let vanished: Vec<(ConnId, u32)> = core
         .conns
         .all::<ServerSlot>()
         .filter(on_it)
         .filter(|server| !server.marked_for_close && core.hosts.dns.has_vanished(server))
-        .map(|server| (server.peer, server.pool))
+        .map(|server| (server.conn, server.pool))
         .collect();
     for (server, pool) in vanished {
         if core.conns.get_mut::<ServerSlot>(server).is_some_and(|server| server.phase() == Some(ServerPhase::Idle)) {

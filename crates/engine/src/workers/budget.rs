@@ -23,7 +23,7 @@ pub(crate) struct NodeBudget {
     ending: BTreeMap<String, u32>,
     /// What the process that this one takes over from keeps, by database.
     left_to_other: BTreeMap<String, u32>,
-    /// What this process keeps of the limits, by database, since it hands over.
+    /// What this process keeps of the limits, by database, since it exports.
     kept: Option<BTreeMap<String, u32>>,
     /// Servers in use were closed since the limits expired.
     forced: bool,
@@ -44,7 +44,7 @@ impl NodeBudget {
         if let Some(left) = limits.left_to_other.take() {
             self.left_to_other = left;
         }
-        if !limits.hands_over {
+        if !limits.is_exporting {
             self.kept = None;
         } else if self.kept.is_none() {
             let counts = |name: &String| servers(name) + self.ending_of(name) + self.left_to_other(name);
@@ -176,7 +176,7 @@ mod tests {
     fn two_processes_have_one_limit_while_one_takes_over() {
         let (mut old, mut new) = (budget(5, 1), budget(5, 1));
         old.ending("app");
-        old.set(SharedLimits { hands_over: true, ..old.limits.clone() }, |_| 2);
+        old.set(SharedLimits { is_exporting: true, ..old.limits.clone() }, |_| 2);
         new.set(SharedLimits { left_to_other: Some([("app".to_owned(), 3)].into()), ..new.limits.clone() }, |_| 0);
         assert_eq!((old.allowed(at(0), "app"), new.allowed(at(0), "app")), (3, 2));
         old.server_goes("app");
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(old.allowed(at(0), "app"), 3, "it has come back");
         new.set(SharedLimits { left_to_other: Some(BTreeMap::new()), ..new.limits.clone() }, |_| 0);
         assert_eq!(new.allowed(at(0), "app"), 5, "the old process has ended");
-        old.set(SharedLimits { hands_over: false, ..old.limits.clone() }, |_| 0);
+        old.set(SharedLimits { is_exporting: false, ..old.limits.clone() }, |_| 0);
         assert_eq!(old.allowed(at(0), "app"), 5, "it serves on");
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer};
+use weir_base::{ClientAddr, ConnId};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::conns::Conn;
@@ -54,18 +54,18 @@ pub(crate) fn count_uncounted<I: Io>(core: &mut Core, io: &mut I) {
                 ClientPhase::Ready(_) | ClientPhase::Streaming(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_)
             )
     };
-    let uncounted: Vec<Peer> = core.conns.all::<ClientSlot>().filter(is_in).map(|client| client.peer).collect();
-    for peer in uncounted {
-        let Some(mut client) = core.conns.take::<ClientSlot>(peer) else { continue };
+    let uncounted: Vec<ConnId> = core.conns.all::<ClientSlot>().filter(is_in).map(|client| client.conn).collect();
+    for conn in uncounted {
+        let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { continue };
         if let Some(counts_for) = client_use(core, &client) {
             count_in(&mut client, counts_for, io);
         }
-        core.conns.put_at(peer, Conn::Client(client));
+        core.conns.put_at(conn, Conn::Client(client));
     }
 }
 
 /// Counts a client that has arrived from another process, whatever the limit.
-pub(crate) fn count_inherited<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
+pub(crate) fn count_imported<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
     if core.common.worker() == COUNTER {
         core.client_quota.add();
     } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, NodePeers, Report};
-use weir_base::{ClientAddr, Origin, Peer, Target, Time};
+use weir_base::{ClientAddr, ConnId, Origin, Target, Time};
 use weir_config::Config;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -25,11 +25,11 @@ pub(crate) enum Payload {
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// To the sender itself: a request to cancel found that its client did nothing.
-    CancelAgain { requester: Option<Peer>, client: Peer },
+    CancelAgain { requester: Option<ConnId>, client: ConnId },
     /// To worker 0: a client of another process has arrived at the sender.
     ClientCame,
     /// To the sender itself: one of its clients has its next turn.
-    NextTurn(Peer),
+    NextTurn(ConnId),
     /// To worker 0: a client of the sender is gone.
     ClientGone,
     /// To worker 0, about limits of the process.

@@ -50,14 +50,14 @@ impl Workers {
         let limit = |key: &Key| limit(key, now, config, budget);
         let replies = self.counter.receive(from, request, workers, &limit);
         send_quota_replies(core, replies, io);
-        check_departed(core);
+        check_shared_servers_ended(core);
     }
 
     /// The server has ended a connection that was closed here: another one may be opened.
     pub(crate) fn shared_server_ended<I: Io>(&mut self, core: &mut Core, now: Time, database: &str, io: &mut I) {
         self.budget.ended(database);
         self.shrink_shared(core, now, io);
-        check_departed(core);
+        check_shared_servers_ended(core);
     }
 
     /// Other limits of the pools that nodes share; returns what is open of each.
@@ -125,9 +125,9 @@ fn limit(key: &Key, now: Time, config: &Config, budget: &NodeBudget) -> u32 {
 }
 
 /// A process that exits may have nothing left.
-fn check_departed(core: &mut Core) {
-    if core.shutdown.departure().is_some() {
-        core.common.follow_up(FollowUp::CheckDeparted);
+fn check_shared_servers_ended(core: &mut Core) {
+    if core.shutdown.shared_server_wait().is_some() {
+        core.common.follow_up(FollowUp::CheckSharedServersEnded);
     }
 }
 

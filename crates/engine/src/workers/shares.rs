@@ -1,6 +1,6 @@
 //! Pools that nodes share: servers beyond the share of this node are closed.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
 use crate::core::Core;
@@ -17,9 +17,9 @@ pub(crate) fn close_released(core: &mut Core, now: Time, database: &str, excess:
     let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool) && s.link.is_some());
     let marked = servers().filter(|server| server.marked_for_close).count();
     let more = (excess.saturating_sub(idle) as usize).saturating_sub(marked);
-    let found: Vec<Peer> = servers().filter(|s| !s.marked_for_close).take(more).map(|s| s.peer).collect();
-    for peer in found {
-        if let Some(server) = core.conns.get_mut::<ServerSlot>(peer) {
+    let found: Vec<ConnId> = servers().filter(|s| !s.marked_for_close).take(more).map(|s| s.conn).collect();
+    for conn in found {
+        if let Some(server) = core.conns.get_mut::<ServerSlot>(conn) {
             server.mark_for_close(true);
         }
     }
@@ -29,7 +29,7 @@ pub(crate) fn close_released(core: &mut Core, now: Time, database: &str, excess:
 pub(crate) fn close_servers_of<I: Io>(core: &mut Core, now: Time, database: &str, io: &mut I) {
     let pools = core.pools.named(Some(database));
     let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool));
-    let found: Vec<(Peer, Option<Peer>)> = servers().map(|s| (s.peer, s.link)).collect();
+    let found: Vec<(ConnId, Option<ConnId>)> = servers().map(|s| (s.conn, s.link)).collect();
     let (why, refusal) = match core.shutdown.is_draining() {
         true => ("server shutting down", Refusal::ServersShuttingDown),
         false => ("the cluster's lease has ended", Refusal::ServerLost),

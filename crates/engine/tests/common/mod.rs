@@ -1,4 +1,5 @@
-//! An engine in memory: its calls are recorded, the rules of its port are checked, and the tests play its peers.
+//! An engine in memory: its calls are recorded, the rules of its port are checked, and the tests play its clients and
+//! servers.
 
 #![allow(dead_code)]
 
@@ -8,25 +9,25 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
-use weir_config::{Config, Method, Pool, SslMode};
+use weir_base::{ClientAddr, ConnId, Host, Span, Target, Time, WorkerId};
+use weir_config::{Config, Method, PoolConfig, SslMode};
 use weir_engine::Message;
-use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Response, Signal, Work};
+use weir_engine::port::{About, Gone, Handshake, Input, Io, Level, Response, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
-use weir_pgwire::{Column, ColumnType, put_back, put_front};
+use weir_pgwire::{ResultColumn, ResultColumnType, put_back, put_front};
 
 /// A call of the engine other than a send.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
-    Connect(Peer),
-    Close(Peer),
-    Pause(Peer),
-    Resume(Peer),
-    Detach(Peer),
-    StartTls(Peer, Handshake),
-    Help(u64),
+pub(crate) enum Call {
+    Connect(ConnId),
+    Close(ConnId),
+    Pause(ConnId),
+    Resume(ConnId),
+    Detach(ConnId),
+    StartTls(ConnId, Handshake),
+    SubmitJob(u64),
     Accept(bool),
-    Vacated,
+    SharedServersEnded,
     Exit(i32),
 }
 
@@ -38,107 +39,107 @@ pub(crate) const OWN_UID: u32 = 700;
 pub(crate) struct Port {
     input: Vec<u8>,
     slots: u32,
-    alive: BTreeSet<Peer>,
-    paused: BTreeSet<Peer>,
-    sent: BTreeMap<Peer, Vec<u8>>,
-    pub(crate) asked: Vec<Asked>,
+    alive: BTreeSet<ConnId>,
+    paused: BTreeSet<ConnId>,
+    sent: BTreeMap<ConnId, Vec<u8>>,
+    pub(crate) asked: Vec<Call>,
     target: Option<Target>,
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
-    pub(crate) messages: VecDeque<(WorkerId, Message, Option<Peer>)>,
+    pub(crate) messages: VecDeque<(WorkerId, Message, Option<ConnId>)>,
     /// What was given to another process.
-    pub(crate) given: Vec<(Vec<u8>, Option<Peer>)>,
+    pub(crate) given: Vec<(Vec<u8>, Option<ConnId>)>,
     /// The lines of the log, where a test wants them.
     pub(crate) logged: Option<Vec<String>>,
 }
 
 impl Port {
-    fn peer(&mut self) -> Peer {
+    fn conn(&mut self) -> ConnId {
         self.slots += 1;
-        let peer = Peer::new(self.slots, 1);
-        self.alive.insert(peer);
-        self.sent.insert(peer, Vec::with_capacity(4096));
-        peer
+        let conn = ConnId::new(self.slots, 1);
+        self.alive.insert(conn);
+        self.sent.insert(conn, Vec::with_capacity(4096));
+        conn
     }
 
-    fn write(&mut self, to: Peer, bytes: &[u8]) {
+    fn write(&mut self, to: ConnId, bytes: &[u8]) {
         assert!(self.alive.contains(&to), "bytes for a dead handle {to:?}");
         self.sent.entry(to).or_default().extend_from_slice(bytes);
     }
 
-    fn end(&mut self, peer: Peer) {
-        assert!(self.alive.remove(&peer), "a dead handle {peer:?} is closed");
-        self.paused.remove(&peer);
+    fn end(&mut self, conn: ConnId) {
+        assert!(self.alive.remove(&conn), "a dead handle {conn:?} is closed");
+        self.paused.remove(&conn);
     }
 }
 
 impl Io for Port {
-    fn forward(&mut self, to: Peer, range: Range<usize>) {
+    fn forward(&mut self, to: ConnId, range: Range<usize>) {
         let input = std::mem::take(&mut self.input);
         self.write(to, &input[range]);
         self.input = input;
     }
-    fn send(&mut self, to: Peer, bytes: &[u8]) {
+    fn send(&mut self, to: ConnId, bytes: &[u8]) {
         self.write(to, bytes);
     }
     fn look_up(&mut self, _: &Arc<str>) {
         self.lookups += 1;
     }
-    fn connect(&mut self, to: &Target) -> Peer {
-        let peer = self.peer();
+    fn connect(&mut self, to: &Target) -> ConnId {
+        let conn = self.conn();
         self.target = Some(to.clone());
-        self.asked.push(Asked::Connect(peer));
-        peer
+        self.asked.push(Call::Connect(conn));
+        conn
     }
-    fn close(&mut self, peer: Peer) {
-        self.end(peer);
-        self.asked.push(Asked::Close(peer));
+    fn close(&mut self, conn: ConnId) {
+        self.end(conn);
+        self.asked.push(Call::Close(conn));
     }
-    fn pause(&mut self, peer: Peer) {
-        assert!(self.alive.contains(&peer) && self.paused.insert(peer), "{peer:?} is paused already, or dead");
-        self.asked.push(Asked::Pause(peer));
+    fn pause(&mut self, conn: ConnId) {
+        assert!(self.alive.contains(&conn) && self.paused.insert(conn), "{conn:?} is paused already, or dead");
+        self.asked.push(Call::Pause(conn));
     }
-    fn resume(&mut self, peer: Peer) {
-        assert!(self.alive.contains(&peer) && self.paused.remove(&peer), "{peer:?} is not paused, or dead");
-        self.asked.push(Asked::Resume(peer));
+    fn resume(&mut self, conn: ConnId) {
+        assert!(self.alive.contains(&conn) && self.paused.remove(&conn), "{conn:?} is not paused, or dead");
+        self.asked.push(Call::Resume(conn));
     }
-    fn detach(&mut self, peer: Peer) {
-        self.asked.push(Asked::Detach(peer));
+    fn detach(&mut self, conn: ConnId) {
+        self.asked.push(Call::Detach(conn));
     }
-    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        if let Some(peer) = socket {
-            self.end(peer);
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<ConnId>) {
+        if let Some(conn) = socket {
+            self.end(conn);
         }
         self.messages.push_back((to, message, socket));
     }
-    fn help(&mut self, job: u64, work: Work) {
+    fn submit_job(&mut self, job: u64, work: Work) {
         // Nothing waits for a configuration to be recorded.
         if !matches!(work, Work::RecordConfig(_)) {
-            self.asked.push(Asked::Help(job));
+            self.asked.push(Call::SubmitJob(job));
         }
     }
-    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
-        self.asked.push(Asked::StartTls(peer, handshake));
+    fn start_tls(&mut self, conn: ConnId, handshake: Handshake) {
+        self.asked.push(Call::StartTls(conn, handshake));
     }
     fn log(&mut self, _: Level, _: About<'_>, text: fmt::Arguments<'_>) {
         self.logged.iter_mut().for_each(|lines| lines.push(text.to_string()));
     }
-    fn adopt(&mut self, _: &Arc<Config>) {}
+    fn apply_config(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, on: bool) {
-        self.asked.push(Asked::Accept(on));
+        self.asked.push(Call::Accept(on));
     }
     fn answer(&mut self, number: u64, response: Response) {
         self.answers.push((number, response));
     }
-    fn hand_over(&mut self, _: u64, value: Vec<u8>, socket: Option<Peer>) {
-        socket.into_iter().for_each(|peer| self.end(peer));
+    fn export(&mut self, _: u64, value: Vec<u8>, socket: Option<ConnId>) {
+        socket.into_iter().for_each(|conn| self.end(conn));
         self.given.push((value, socket));
     }
-    fn vacated(&mut self) {
-        self.asked.push(Asked::Vacated);
+    fn shared_servers_ended(&mut self) {
+        self.asked.push(Call::SharedServersEnded);
     }
     fn exit(&mut self, status: i32) {
-        self.asked.push(Asked::Exit(status));
+        self.asked.push(Call::Exit(status));
     }
 }
 
@@ -172,14 +173,14 @@ pub(crate) fn add_pool(config: &mut Config, name: &str, size: u32) {
     let mut limits = config.limits.clone();
     limits.size = size;
     let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
-    let pool = Pool {
+    let pool = PoolConfig {
         name: name.into(),
         targets: vec![target],
         database: name.into(),
         mode: config.mode,
         on_dirty: config.on_dirty,
         limits,
-        ..Pool::default()
+        ..PoolConfig::default()
     };
     config.pools.insert(name.into(), Arc::new(pool));
 }
@@ -222,18 +223,18 @@ impl World {
         self.engine.inspect().check();
     }
 
-    pub(crate) fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
-        assert!(!self.port.paused.contains(&peer), "a paused peer delivers nothing");
+    pub(crate) fn bytes(&mut self, conn: ConnId, bytes: &[u8]) {
+        assert!(!self.port.paused.contains(&conn), "a paused connection delivers nothing");
         self.port.input.clear();
         self.port.input.extend_from_slice(bytes);
-        self.input(Input::Bytes { peer, bytes });
+        self.input(Input::Bytes { conn, bytes });
     }
 
     /// [`World::bytes`] without the checks, which allocate.
-    pub(crate) fn bytes_only(&mut self, peer: Peer, bytes: &[u8]) {
+    pub(crate) fn bytes_only(&mut self, conn: ConnId, bytes: &[u8]) {
         self.port.input.clear();
         self.port.input.extend_from_slice(bytes);
-        self.engine.handle(self.now, Input::Bytes { peer, bytes }, &mut self.port);
+        self.engine.handle(self.now, Input::Bytes { conn, bytes }, &mut self.port);
     }
 
     /// One message of the engine to itself, as an input, without the checks; `false` if there is none.
@@ -249,17 +250,17 @@ impl World {
     }
 
     /// Many clients that are ready; the pool has a server already. Without the checks, which walk over all clients.
-    pub(crate) fn idle_clients(&mut self, size: usize) -> Vec<Peer> {
+    pub(crate) fn idle_clients(&mut self, size: usize) -> Vec<ConnId> {
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
         let one = |world: &mut World| {
-            let peer = world.port.peer();
+            let conn = world.port.conn();
             let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
-            world.input_only(Input::Accepted { peer, from });
-            world.bytes_only(peer, &startup);
-            let welcome = world.port.sent.remove(&peer).unwrap_or_default();
+            world.input_only(Input::Accepted { conn, from });
+            world.bytes_only(conn, &startup);
+            let welcome = world.port.sent.remove(&conn).unwrap_or_default();
             assert!(welcome.ends_with(&ready(b'I')), "it is welcome");
-            peer
+            conn
         };
         (0..size).map(|_| one(self)).collect()
     }
@@ -275,21 +276,21 @@ impl World {
         self.now = end;
     }
 
-    pub(crate) fn gone(&mut self, peer: Peer) {
-        self.port.end(peer);
-        self.input(Input::Closed { peer, cause: Gone::Eof });
+    pub(crate) fn gone(&mut self, conn: ConnId) {
+        self.port.end(conn);
+        self.input(Input::Closed { conn, cause: Gone::Eof });
     }
 
     /// A connection breaks, whether it is paused or not.
-    pub(crate) fn reset(&mut self, peer: Peer) {
-        self.port.end(peer);
-        self.input(Input::Closed { peer, cause: Gone::Error });
+    pub(crate) fn reset(&mut self, conn: ConnId) {
+        self.port.end(conn);
+        self.input(Input::Closed { conn, cause: Gone::Error });
     }
 
     /// A server can't be reached.
-    pub(crate) fn refuse_connect(&mut self, server: Peer, error: &str) {
+    pub(crate) fn refuse_connect(&mut self, server: ConnId, error: &str) {
         self.port.end(server);
-        self.input(Input::ConnectFailed { peer: server, error: error.into() });
+        self.input(Input::ConnectFailed { conn: server, error: error.into() });
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
@@ -306,39 +307,39 @@ impl World {
         self.now = end;
     }
 
-    /// The bytes sent to a peer since the last call.
-    pub(crate) fn received(&mut self, peer: Peer) -> Vec<u8> {
-        self.port.sent.get_mut(&peer).map(std::mem::take).unwrap_or_default()
+    /// The bytes sent to a connection since the last call.
+    pub(crate) fn received(&mut self, conn: ConnId) -> Vec<u8> {
+        self.port.sent.get_mut(&conn).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Drops the bytes sent to a peer, and keeps the buffer.
-    pub(crate) fn forget(&mut self, peer: Peer) {
-        self.port.sent.get_mut(&peer).into_iter().for_each(Vec::clear);
+    /// Drops the bytes sent to a connection, and keeps the buffer.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.port.sent.get_mut(&conn).into_iter().for_each(Vec::clear);
     }
 
-    pub(crate) fn is_open(&self, peer: Peer) -> bool {
-        self.port.alive.contains(&peer)
+    pub(crate) fn is_open(&self, conn: ConnId) -> bool {
+        self.port.alive.contains(&conn)
     }
 
-    pub(crate) fn is_paused(&self, peer: Peer) -> bool {
-        self.port.paused.contains(&peer)
+    pub(crate) fn is_paused(&self, conn: ConnId) -> bool {
+        self.port.paused.contains(&conn)
     }
 
     pub(crate) fn has_exited(&self) -> bool {
-        self.port.asked.iter().any(|asked| matches!(asked, Asked::Exit(_)))
+        self.port.asked.iter().any(|asked| matches!(asked, Call::Exit(_)))
     }
 
-    /// The connect that the engine has just begun, for a pool or a request to cancel; probes of silent hosts get no
-    /// answer.
-    pub(crate) fn connecting(&mut self) -> Option<Peer> {
+    /// The connect that the engine has just begun, for a pool or a request to cancel; probes of unresponsive hosts get
+    /// no answer.
+    pub(crate) fn connecting(&mut self) -> Option<ConnId> {
         let engine = &self.engine;
         let alive = &self.port.alive;
         let asked = std::mem::take(&mut self.port.asked).into_iter();
-        let is_over = |asked: &Asked| matches!(asked, Asked::Connect(peer) if engine.inspect().is_probe(*peer) || !alive.contains(peer));
+        let is_over = |asked: &Call| matches!(asked, Call::Connect(conn) if engine.inspect().is_probe(*conn) || !alive.contains(conn));
         self.port.asked = asked.filter(|asked| !is_over(asked)).collect();
-        let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Connect(_)))?;
-        let Asked::Connect(peer) = self.port.asked.remove(at) else { return None };
-        Some(peer)
+        let at = self.port.asked.iter().position(|asked| matches!(asked, Call::Connect(_)))?;
+        let Call::Connect(conn) = self.port.asked.remove(at) else { return None };
+        Some(conn)
     }
 
     /// The target of the engine's last connect.
@@ -352,66 +353,66 @@ impl World {
     }
 
     /// A connect fails.
-    pub(crate) fn fail(&mut self, server: Peer, error: &str) {
+    pub(crate) fn fail(&mut self, server: ConnId, error: &str) {
         self.port.end(server);
-        self.input(Input::ConnectFailed { peer: server, error: error.into() });
+        self.input(Input::ConnectFailed { conn: server, error: error.into() });
     }
 
     /// Whether this handshake was requested, once.
-    pub(crate) fn shook(&mut self, peer: Peer, handshake: &Handshake) -> bool {
-        let begun = Asked::StartTls(peer, handshake.clone());
+    pub(crate) fn shook(&mut self, conn: ConnId, handshake: &Handshake) -> bool {
+        let begun = Call::StartTls(conn, handshake.clone());
         self.port.asked.iter().filter(|asked| **asked == begun).count() == 1
     }
 
     /// A handshake fails.
-    pub(crate) fn shake_fails(&mut self, peer: Peer) {
-        self.port.end(peer);
-        self.input(Input::TlsFailed { peer, error: "no shared cipher".into() });
+    pub(crate) fn shake_fails(&mut self, conn: ConnId) {
+        self.port.end(conn);
+        self.input(Input::TlsFailed { conn, error: "no shared cipher".into() });
     }
 
     /// A client that has connected and sent nothing.
-    pub(crate) fn visitor(&mut self) -> Peer {
+    pub(crate) fn visitor(&mut self) -> ConnId {
         self.visitor_from(ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000))))
     }
 
     /// A client that connects from this address.
-    pub(crate) fn visitor_from(&mut self, from: ClientAddr) -> Peer {
-        let peer = self.port.peer();
-        self.input(Input::Accepted { peer, from });
-        peer
+    pub(crate) fn visitor_from(&mut self, from: ClientAddr) -> ConnId {
+        let conn = self.port.conn();
+        self.input(Input::Accepted { conn, from });
+        conn
     }
 
     /// A socket that came with a message gets its handle here.
-    pub(crate) fn socket(&mut self) -> Peer {
-        self.port.peer()
+    pub(crate) fn socket(&mut self) -> ConnId {
+        self.port.conn()
     }
 
     /// A client that has sent its startup packet.
-    pub(crate) fn arrival(&mut self, user: &str, database: &str) -> Peer {
-        let peer = self.visitor();
+    pub(crate) fn arrival(&mut self, user: &str, database: &str) -> ConnId {
+        let conn = self.visitor();
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", user), ("database", database)], 0);
-        self.bytes(peer, &startup);
-        peer
+        self.bytes(conn, &startup);
+        conn
     }
 
     /// A socket that comes from another process, under its handle here.
-    pub(crate) fn arrived_socket(&mut self) -> Peer {
-        self.port.peer()
+    pub(crate) fn arrived_socket(&mut self) -> ConnId {
+        self.port.conn()
     }
 
     /// A client that is ready; what it received so far is dropped.
-    pub(crate) fn client(&mut self) -> Peer {
-        let peer = self.arrival("ann", "db");
+    pub(crate) fn client(&mut self) -> ConnId {
+        let conn = self.arrival("ann", "db");
         if let Some(server) = self.connecting() {
             self.log_in(server);
         }
-        assert!(self.received(peer).ends_with(&ready(b'I')), "it is welcome");
-        peer
+        assert!(self.received(conn).ends_with(&ready(b'I')), "it is welcome");
+        conn
     }
 
     /// A server accepts the login.
-    pub(crate) fn log_in(&mut self, server: Peer) {
+    pub(crate) fn log_in(&mut self, server: ConnId) {
         self.begin_login(server);
         if says(self.port.sent.get(&server).map_or(&[][..], Vec::as_slice), "pg_stat_get_activity") {
             self.received(server);
@@ -420,8 +421,8 @@ impl World {
     }
 
     /// A server connects and logs in; it is not asked yet which backend it is.
-    pub(crate) fn begin_login(&mut self, server: Peer) {
-        self.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    pub(crate) fn begin_login(&mut self, server: ConnId) {
+        self.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
         let mut bytes = Vec::new();
         put_back::auth_ok(&mut bytes);
         put_back::parameter_status(&mut bytes, "TimeZone", "UTC");
@@ -432,7 +433,7 @@ impl World {
     }
 
     /// Connects the next server that is requested.
-    pub(crate) fn server(&mut self) -> Peer {
+    pub(crate) fn server(&mut self) -> ConnId {
         let server = self.connecting().expect("a server is requested");
         self.log_in(server);
         server
@@ -440,19 +441,19 @@ impl World {
 
     /// The job that was passed to a helper last.
     pub(crate) fn requested_help(&mut self) -> Option<u64> {
-        let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Help(_)))?;
-        let Asked::Help(job) = self.port.asked.remove(at) else { return None };
+        let at = self.port.asked.iter().position(|asked| matches!(asked, Call::SubmitJob(_)))?;
+        let Call::SubmitJob(job) = self.port.asked.remove(at) else { return None };
         Some(job)
     }
 
     /// Whether the engine has requested to detach a client's socket.
-    pub(crate) fn is_detaching(&self, peer: Peer) -> bool {
-        self.port.asked.contains(&Asked::Detach(peer))
+    pub(crate) fn is_detaching(&self, conn: ConnId) -> bool {
+        self.port.asked.contains(&Call::Detach(conn))
     }
 
-    pub(crate) fn helped(&mut self, config: Config) {
+    pub(crate) fn config_read(&mut self, config: Config) {
         let job = self.requested_help().expect("a helper was asked");
-        self.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(config))) });
+        self.input(Input::JobDone { job, result: WorkResult::Config(Ok(Arc::new(config))) });
     }
 }
 
@@ -461,7 +462,7 @@ pub(crate) fn backend_start(start: Option<&str>) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_back::parse_complete(&mut bytes);
     put_back::bind_complete(&mut bytes);
-    let column = |name| Column { name, kind: ColumnType::Text };
+    let column = |name| ResultColumn { name, kind: ResultColumnType::Text };
     put_back::row_description(&mut bytes, &[column("pid"), column("start")]);
     if let Some(start) = start {
         put_back::data_row(&mut bytes, &[Some(b"77"), Some(start.as_bytes())]);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::*;
-use weir_base::{ClientAddr, Peer, Span};
+use weir_base::{ClientAddr, ConnId, Span};
 use weir_config::{Config, Method};
-use weir_engine::port::{Answer, Input};
-use weir_pgwire::{Column, ColumnType, ErrorFields, put_back, put_front};
+use weir_engine::port::{Input, WorkResult};
+use weir_pgwire::{ErrorFields, ResultColumn, ResultColumnType, put_back, put_front};
 
 /// All users but `asker` need an auth_query, with type plain; the pool `db` has `size` servers for each user.
 fn asking(size: u32) -> Config {
@@ -36,7 +36,7 @@ fn head() -> Vec<u8> {
     let mut bytes = Vec::new();
     put_back::parse_complete(&mut bytes);
     put_back::bind_complete(&mut bytes);
-    let column = |name| Column { name, kind: ColumnType::Text };
+    let column = |name| ResultColumn { name, kind: ResultColumnType::Text };
     put_back::row_description(&mut bytes, &[column("rolname"), column("rolpassword")]);
     bytes
 }
@@ -48,7 +48,7 @@ fn password(text: &str) -> Vec<u8> {
 }
 
 /// A server receives the auth_query for this user.
-fn asked(world: &mut World, server: Peer, user: &str) {
+fn asked(world: &mut World, server: ConnId, user: &str) {
     let received = world.received(server);
     assert!(
         says(&received, "pg_catalog.pg_authid") && says(&received, user),
@@ -117,7 +117,7 @@ fn an_answer_about_a_user_is_kept_and_forgotten_alike_whether_the_user_exists() 
         assert!(!world.received(other).is_empty() && world.received(asker).is_empty(), "the answer is kept");
         world.bytes(ann, &password("wrong"));
         if let Some(job) = world.requested_help() {
-            world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+            world.input(Input::JobDone { job, result: WorkResult::Salted([9; 32]) });
         }
         assert!(says(&world.received(ann), "password authentication failed"));
         world.arrival("ann", "db");
@@ -136,11 +136,11 @@ fn made_up_names_displace_no_answers_about_real_ones() {
     for number in 0..5_000 {
         world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { no_user() });
         world.received(asker);
-        let peer = world.socket();
-        world.input_only(Input::Accepted { peer, from: ClientAddr::Unix { pid: 1, uid: 5 } });
+        let conn = world.socket();
+        world.input_only(Input::Accepted { conn, from: ClientAddr::Unix { pid: 1, uid: 5 } });
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", format!("nobody{number}").as_str()), ("database", "db")], 0);
-        world.bytes_only(peer, &startup);
+        world.bytes_only(conn, &startup);
         while world.deliver_message() {}
     }
     world.bytes_only(asker, &no_user());
@@ -164,16 +164,16 @@ fn an_unknown_user_gets_the_same_challenge_as_a_known_one() {
         let asker = world.server();
         world.bytes(asker, &about("ann", Some(&verifier)));
         let mut challenge = |user: &str, database: &str| {
-            let peer = world.arrival(user, database);
+            let conn = world.arrival(user, database);
             if database == "db" && user != "ann" {
                 world.bytes(asker, &no_user());
             }
-            let asked = world.received(peer);
+            let asked = world.received(conn);
             assert_eq!(asked.get(8), Some(&10), "{method}: {user} gets a request for SASL: {asked:?}");
             let mut first = Vec::new();
             put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
-            world.bytes(peer, &first);
-            says(&world.received(peer), ",i=20000")
+            world.bytes(conn, &first);
+            says(&world.received(conn), ",i=20000")
         };
         // A known user, an unknown one, and one of a database that does not exist.
         for (user, database) in [("ann", "db"), ("eve", "db"), ("eve", "none")] {
@@ -191,7 +191,7 @@ fn an_unknown_user_a_null_secret_and_an_empty_one_fail_alike() {
         world.bytes(asker, &answer);
         assert_eq!(world.received(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it gets the same request as any user");
         world.bytes(eve, &password("hush"));
-        assert!(world.port.asked.iter().all(|asked| !matches!(asked, Asked::Connect(_))));
+        assert!(world.port.asked.iter().all(|asked| !matches!(asked, Call::Connect(_))));
         if world.is_open(eve) {
             // The comparison takes time in this test.
             continue;
@@ -307,7 +307,7 @@ fn the_log_says_why_a_user_that_a_server_was_asked_about_does_not_get_in() {
             world.bytes(ann, &password("hush"));
         }
         if let Some(job) = world.requested_help() {
-            world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+            world.input(Input::JobDone { job, result: WorkResult::Salted([9; 32]) });
         }
         let lines = world.port.logged.take().unwrap();
         assert!(lines.iter().any(|line| line.contains(why)), "{why}: {lines:#?}");
@@ -376,7 +376,7 @@ fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     let mut world = World::new(config.clone());
     world.arrival("ann", "db");
     let server = world.connecting().expect("a connect");
-    world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
+    world.input(weir_engine::port::Input::Connected { conn: server, local: String::new(), remote: None });
     assert!(says(&world.received(server), "user\0asker\0"));
     let mut cleartext = Vec::new();
     put_back::auth_cleartext(&mut cleartext);
@@ -389,17 +389,17 @@ fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     asked(&mut world, server, "ann");
     // A reload keeps the pool that runs the query.
     world.signal(weir_engine::port::Signal::Reload);
-    world.helped(config);
+    world.config_read(config);
     assert!(world.is_open(server));
 }
 
 /// A client of this user from this address waits for an auth_query.
-fn stranger(world: &mut World, address: [u8; 4], user: &str) -> Peer {
-    let peer = world.visitor_from(ClientAddr::Tcp((std::net::Ipv4Addr::from(address), 5000).into()));
+fn stranger(world: &mut World, address: [u8; 4], user: &str) -> ConnId {
+    let conn = world.visitor_from(ClientAddr::Tcp((std::net::Ipv4Addr::from(address), 5000).into()));
     let mut startup = Vec::new();
     put_front::startup(&mut startup, &[("user", user), ("database", "db")], 0);
-    world.bytes(peer, &startup);
-    peer
+    world.bytes(conn, &startup);
+    conn
 }
 
 #[test]
@@ -407,8 +407,8 @@ fn a_flood_of_unknown_users_from_one_address_delays_others_by_one_query_and_clos
     let mut config = asking(1);
     config.max_clients = 5_000;
     let mut world = World::new(config);
-    let flood: Vec<Peer> = (0..1100).map(|n| stranger(&mut world, [192, 0, 2, 1], &format!("invented{n}"))).collect();
-    let refused = |world: &mut World| flood.iter().filter(|peer| !world.is_open(**peer)).count();
+    let flood: Vec<ConnId> = (0..1100).map(|n| stranger(&mut world, [192, 0, 2, 1], &format!("invented{n}"))).collect();
+    let refused = |world: &mut World| flood.iter().filter(|conn| !world.is_open(**conn)).count();
     let before = refused(&mut world);
     assert!((60..=100).contains(&before), "{before} are refused");
     let ann = stranger(&mut world, [192, 0, 2, 2], "ann");
@@ -427,9 +427,9 @@ fn a_flood_of_unknown_users_from_one_address_delays_others_by_one_query_and_clos
     world.bytes(asker, &about("ann", Some("hush")));
     assert!(!world.received(ann).is_empty(), "its password is requested");
     // Whoever leaves makes room for the next one's query.
-    for peer in flood {
-        if world.is_open(peer) {
-            world.gone(peer);
+    for conn in flood {
+        if world.is_open(conn) {
+            world.gone(conn);
         }
     }
     stranger(&mut world, [192, 0, 2, 3], "bob");

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use weir_base::{Host, Peer, Span, Target};
-use weir_config::{Config, FileFormat, OnServerDown, Pool};
+use weir_base::{ConnId, Host, Span, Target};
+use weir_config::{Config, FileFormat, OnServerDown, PoolConfig};
 use weir_pgwire::put_back;
 
 use crate::common::*;
 
-fn with(change: impl FnOnce(&mut Pool)) -> Config {
+fn with(change: impl FnOnce(&mut PoolConfig)) -> Config {
     let mut config = config(2);
-    let mut pool = Pool::clone(&config.pools["db"]);
+    let mut pool = PoolConfig::clone(&config.pools["db"]);
     change(&mut pool);
     config.pools.insert("db".into(), Arc::new(pool));
     config
@@ -21,8 +21,8 @@ fn hosts(names: &[&str]) -> Vec<Target> {
 }
 
 /// The server answers our login with an error.
-fn answers(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
-    world.input(weir_engine::port::Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+fn answers(world: &mut World, server: ConnId, sqlstate: &str, message: &str) {
+    world.input(weir_engine::port::Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
     let mut bytes = Vec::new();
     let fields = weir_pgwire::ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None };
     put_back::error(&mut bytes, &fields);
@@ -129,7 +129,7 @@ fn a_connection_that_ends_in_its_login_or_takes_too_long_is_waited_for() {
     let mut world = World::new(with(|pool| pool.limits.first_server_timeout = Span::ZERO));
     let client = world.arrival("ann", "db");
     let server = world.connecting().unwrap();
-    world.input(weir_engine::port::Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    world.input(weir_engine::port::Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
     world.reset(server);
     world.pass(Span::from_millis(50));
     assert!(world.connecting().is_some(), "it is tried again, and hangs");
@@ -256,7 +256,7 @@ fn two_hundred_pools_try_their_host_no_more_often_than_one_and_all_go_on_when_it
     let mut world = World::new(config);
     let first = world.arrival("ann", "db");
     away_for(&mut world, Span::from_millis(1));
-    let clients: Vec<Peer> = (0..200).map(|number| world.arrival("ann", &format!("db{number}"))).collect();
+    let clients: Vec<ConnId> = (0..200).map(|number| world.arrival("ann", &format!("db{number}"))).collect();
     let connects = away_for(&mut world, Span::from_secs(2));
     assert!(connects <= 60, "{connects} connects in 2 s");
     world.pass(Span::from_millis(50));
@@ -294,7 +294,7 @@ fn of_several_hosts_that_are_away_the_first_that_is_back_is_taken() {
 fn a_host_that_is_away_costs_pools_with_another_one_nothing() {
     let mut config = with(|pool| pool.targets = hosts(&["10.0.0.1", "10.0.0.2"]));
     add_pool(&mut config, "alone", 1);
-    let mut alone = Pool::clone(&config.pools["alone"]);
+    let mut alone = PoolConfig::clone(&config.pools["alone"]);
     alone.targets = hosts(&["10.0.0.1"]);
     config.pools.insert("alone".into(), Arc::new(alone));
     let mut world = World::new(config);

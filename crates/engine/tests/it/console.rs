@@ -1,6 +1,6 @@
 //! Commands at the console, executed by one worker's engine, an input at a time.
 
-use weir_base::{Peer, Span};
+use weir_base::{ConnId, Span};
 use weir_config::Config;
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::put_front;
@@ -8,26 +8,26 @@ use weir_pgwire::put_front;
 use crate::common::*;
 
 /// An operator with all rights; the login messages are dropped.
-fn console(world: &mut World) -> Peer {
+fn console(world: &mut World) -> ConnId {
     let console = world.arrival("admin", "pgbouncer");
     assert!(world.received(console).ends_with(&ready(b'I')));
     console
 }
 
 /// Sends a command; returns the immediate reply.
-fn command(world: &mut World, console: Peer, text: &str) -> Vec<u8> {
+fn command(world: &mut World, console: ConnId, text: &str) -> Vec<u8> {
     world.bytes(console, &query(text));
     world.received(console)
 }
 
 /// Sends a command that must succeed at once.
-fn obeyed(world: &mut World, console: Peer, text: &str, tag: &str) {
+fn obeyed(world: &mut World, console: ConnId, text: &str, tag: &str) {
     let received = command(world, console, text);
     assert_eq!(received, done(tag, b'I'), "{text}: {}", String::from_utf8_lossy(&received));
 }
 
 /// Sends a command that must fail at once with this text.
-fn fails(world: &mut World, console: Peer, text: &str, why: &str) {
+fn fails(world: &mut World, console: ConnId, text: &str, why: &str) {
     let received = command(world, console, text);
     assert!(says(&received, why) && received.ends_with(&ready(b'I')), "{text}: {}", String::from_utf8_lossy(&received));
 }
@@ -44,7 +44,7 @@ fn count(mut received: &[u8], tag: u8) -> usize {
 }
 
 /// A client whose query runs on the only server, and that server.
-fn at_work(config: Config) -> (World, Peer, Peer) {
+fn at_work(config: Config) -> (World, ConnId, ConnId) {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     let server = world.server();
@@ -71,10 +71,10 @@ fn an_operator_may_leave_before_the_answer_comes() {
 fn a_suspend_is_answered_when_all_sockets_are_flushed() {
     let (mut world, client, server) = at_work(config(1));
     let console = console(&mut world);
-    world.input(Input::Blocked { peer: client });
+    world.input(Input::Blocked { conn: client });
     assert_eq!(command(&mut world, console, "SUSPEND"), b"", "the client has not taken everything");
     assert!(world.is_paused(client) && world.is_paused(server));
-    world.input(Input::Drained { peer: client });
+    world.input(Input::Drained { conn: client });
     assert_eq!(world.received(console), done("SUSPEND", b'I'));
     assert!(world.is_paused(client) && world.is_paused(server), "nothing is read until RESUME");
     assert!(says(&command(&mut world, console, "SHOW STATE"), "suspended\0\0\0\x03yes"));
@@ -93,7 +93,7 @@ fn a_suspend_keeps_idle_servers_and_hands_none_out() {
     let mut world = World::new(config(1));
     let client = world.client();
     let second = world.client();
-    let server = Peer::new(2, 1);
+    let server = ConnId::new(2, 1);
     assert!(world.is_open(server));
     world.received(server);
     world.bytes(client, &query("select 1"));
@@ -132,7 +132,7 @@ fn what_can_not_be_flushed_is_closed_after_suspend_timeout() {
     config.suspend_timeout = Span::from_secs(10);
     let (mut world, client, server) = at_work(config);
     let console = console(&mut world);
-    world.input(Input::Blocked { peer: client });
+    world.input(Input::Blocked { conn: client });
     assert_eq!(command(&mut world, console, "SUSPEND"), b"");
     world.pass(Span::from_secs(9));
     assert!(world.is_open(client) && world.received(console).is_empty());
@@ -157,7 +157,7 @@ fn a_suspend_ends_when_the_last_operator_leaves() {
 fn a_suspend_that_is_ended_early_is_answered_with_an_error() {
     let (mut world, client, _) = at_work(config(1));
     let console = console(&mut world);
-    world.input(Input::Blocked { peer: client });
+    world.input(Input::Blocked { conn: client });
     assert_eq!(command(&mut world, console, "SUSPEND"), b"");
     world.signal(Signal::Resume);
     assert!(says(&world.received(console), "pooler is not paused/suspended"));
@@ -244,7 +244,7 @@ fn a_disabled_database_takes_no_new_clients_and_keeps_the_old_ones() {
     world.bytes(server, &done("SELECT 1", b'I'));
     assert_eq!(world.received(client), done("SELECT 1", b'I'));
     world.signal(Signal::Reload);
-    world.helped(config(2));
+    world.config_read(config(2));
     let late = world.arrival("ann", "db");
     assert!(!world.is_open(late), "a reload changes nothing about it");
     obeyed(&mut world, console, "ENABLE db", "ENABLE");
@@ -267,7 +267,7 @@ fn a_reload_that_removes_a_database_forgets_what_was_stopped() {
     without.pools.clear();
     for next in [without, config(1)] {
         world.signal(Signal::Reload);
-        world.helped(next);
+        world.config_read(next);
     }
     world.arrival("ann", "db");
     assert!(world.connecting().is_some(), "it is neither disabled nor paused");
@@ -378,13 +378,13 @@ fn a_console_that_does_not_read_is_sent_no_more() {
     world.bytes_only(console, &query("SHOW SOCKETS"));
     loop {
         // The socket accepts nothing; the page under way is still sent, and then no more are made.
-        world.input_only(Input::Blocked { peer: console });
+        world.input_only(Input::Blocked { conn: console });
         while world.deliver_message() {}
         let received = world.received(console);
         let piece = count(&received, b'D');
         assert!(piece <= 2 * PAGE, "{piece} rows for a console that does not read");
         (rows, rounds) = (rows + piece, rounds + 1);
-        world.input_only(Input::Drained { peer: console });
+        world.input_only(Input::Drained { conn: console });
         if received.ends_with(&ready(b'I')) {
             break;
         }
@@ -436,10 +436,10 @@ fn a_console_that_does_not_read_has_no_further_command_run() {
     let mut world = World::new(config(1));
     let console = console(&mut world);
     world.bytes_only(console, &query("SHOW HELP").repeat(50));
-    world.input_only(Input::Blocked { peer: console });
+    world.input_only(Input::Blocked { conn: console });
     while world.deliver_message() {}
     assert_eq!(count(&world.received(console), b'Z'), 1);
-    world.input_only(Input::Drained { peer: console });
+    world.input_only(Input::Drained { conn: console });
     while world.deliver_message() {}
     assert_eq!(count(&world.received(console), b'Z'), 49);
     assert!(!world.is_paused(console));
@@ -505,7 +505,7 @@ fn set_changes_a_setting_at_once_and_a_reload_restores_the_files_value() {
     world.signal(Signal::Reload);
     let file = config(1);
     let before = file.max_clients.to_string();
-    world.helped(file);
+    world.config_read(file);
     assert_eq!(row(&mut world), before);
 }
 

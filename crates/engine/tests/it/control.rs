@@ -1,15 +1,15 @@
 //! Requests of the control plane, answered by one worker's engine.
 
-use weir_admin::{Author, Command, CommandError, Connections, Cursor, Reply, Request, Response};
+use weir_admin::{Author, Command, CommandError, Connections, ControlReply, ControlRequest, Cursor, Response};
 use weir_base::Span;
-use weir_engine::port::{Answer, Input};
+use weir_engine::port::{Input, WorkResult};
 use weir_pgwire::put_back::{self, ErrorFields};
 
 use crate::common::*;
 
 /// Sends a request with this number.
-fn ask(world: &mut World, number: u64, request: Request) {
-    world.input(Input::Asked { number, request });
+fn ask(world: &mut World, number: u64, request: ControlRequest) {
+    world.input(Input::ControlRequest { number, request });
 }
 
 /// The one answer since the last call.
@@ -23,8 +23,8 @@ fn answer(world: &mut World, number: u64) -> Response {
 }
 
 fn paused(world: &mut World) -> bool {
-    ask(world, 99, Request::Report);
-    let Ok(Reply::Report(report, _)) = answer(world, 99) else { panic!("no report") };
+    ask(world, 99, ControlRequest::Report);
+    let Ok(ControlReply::Report(report, _)) = answer(world, 99) else { panic!("no report") };
     report.paused.contains("db")
 }
 
@@ -32,8 +32,8 @@ fn paused(world: &mut World) -> bool {
 fn a_report_comes_with_the_configuration_in_force() {
     let mut world = World::new(config(1));
     world.client();
-    ask(&mut world, 7, Request::Report);
-    let Ok(Reply::Report(report, config)) = answer(&mut world, 7) else { panic!("no report") };
+    ask(&mut world, 7, ControlRequest::Report);
+    let Ok(ControlReply::Report(report, config)) = answer(&mut world, 7) else { panic!("no report") };
     assert_eq!((report.pools.len(), report.pools[0].database.as_str()), (1, "db"));
     assert!(config.pools.contains_key("db") && !report.draining);
 }
@@ -47,8 +47,8 @@ fn connections_come_in_pages_until_there_are_no_more() {
     }
     let (mut from, mut ids, mut pages) = (Some(Cursor::START), Vec::new(), 0);
     while let Some(cursor) = from {
-        ask(&mut world, pages, Request::Connections(Connections::Clients, cursor));
-        let Ok(Reply::Connections(records, next)) = answer(&mut world, pages) else { panic!("no page") };
+        ask(&mut world, pages, ControlRequest::Connections(Connections::Clients, cursor));
+        let Ok(ControlReply::Connections(records, next)) = answer(&mut world, pages) else { panic!("no page") };
         assert!(records.len() <= 256);
         ids.extend(records.iter().map(|record| record.id));
         (from, pages) = (next, pages + 1);
@@ -58,8 +58,8 @@ fn connections_come_in_pages_until_there_are_no_more() {
     assert_eq!((ids.len(), pages), (601, 3));
     // A slot that no worker has is beyond the end.
     let beyond = Cursor { worker: weir_base::WorkerId(9), slot: 0 };
-    ask(&mut world, 50, Request::Connections(Connections::Servers, beyond));
-    assert!(matches!(answer(&mut world, 50), Ok(Reply::Connections(records, None)) if records.is_empty()));
+    ask(&mut world, 50, ControlRequest::Connections(Connections::Servers, beyond));
+    assert!(matches!(answer(&mut world, 50), Ok(ControlReply::Connections(records, None)) if records.is_empty()));
 }
 
 #[test]
@@ -68,16 +68,16 @@ fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.received(client);
     world.bytes(client, &query("select 1"));
-    ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
+    ask(&mut world, 1, ControlRequest::Run(Command::Pause(Some("db".into()))));
     assert!(world.port.answers.is_empty(), "a server is in use");
     world.bytes(server, &done("SELECT 1", b'I'));
-    assert!(matches!(answer(&mut world, 1), Ok(Reply::Done)));
+    assert!(matches!(answer(&mut world, 1), Ok(ControlReply::Done)));
     assert!(paused(&mut world));
-    ask(&mut world, 2, Request::Run(Command::Resume(Some("db".into()))));
-    assert!(matches!(answer(&mut world, 2), Ok(Reply::Done)));
-    ask(&mut world, 3, Request::Run(Command::Resume(Some("db".into()))));
+    ask(&mut world, 2, ControlRequest::Run(Command::Resume(Some("db".into()))));
+    assert!(matches!(answer(&mut world, 2), Ok(ControlReply::Done)));
+    ask(&mut world, 3, ControlRequest::Run(Command::Resume(Some("db".into()))));
     assert!(matches!(answer(&mut world, 3), Err(CommandError::DatabaseNotPaused(name)) if name == "db"));
-    ask(&mut world, 4, Request::Run(Command::Pause(Some("nowhere".into()))));
+    ask(&mut world, 4, ControlRequest::Run(Command::Pause(Some("nowhere".into()))));
     assert!(matches!(answer(&mut world, 4), Err(CommandError::NoSuchDatabase(name)) if name == "nowhere"));
 }
 
@@ -87,37 +87,37 @@ fn a_caller_that_waits_no_longer_withdraws_the_command() {
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.received(client);
     world.bytes(client, &query("select 1"));
-    ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
-    world.input(Input::AskedNoMore { number: 1 });
+    ask(&mut world, 1, ControlRequest::Run(Command::Pause(Some("db".into()))));
+    world.input(Input::ControlRequestDropped { number: 1 });
     assert!(!paused(&mut world));
     world.bytes(server, &done("SELECT 1", b'I'));
     assert!(world.port.answers.is_empty(), "no caller waits");
-    world.input(Input::AskedNoMore { number: 1 });
+    world.input(Input::ControlRequestDropped { number: 1 });
 }
 
 #[test]
 fn a_reload_that_fails_is_answered_with_the_reason_and_one_that_works_when_all_have_it() {
     let mut world = World::new(config(1));
     world.client();
-    ask(&mut world, 1, Request::Reload(Author::signal()));
-    world.helped(config(5));
-    assert!(matches!(answer(&mut world, 1), Ok(Reply::Done)));
-    ask(&mut world, 2, Request::Report);
-    let Ok(Reply::Report(_, config)) = answer(&mut world, 2) else { panic!("no report") };
+    ask(&mut world, 1, ControlRequest::Reload(Author::signal()));
+    world.config_read(config(5));
+    assert!(matches!(answer(&mut world, 1), Ok(ControlReply::Done)));
+    ask(&mut world, 2, ControlRequest::Report);
+    let Ok(ControlReply::Report(_, config)) = answer(&mut world, 2) else { panic!("no report") };
     assert_eq!(config.pools["db"].limits.size, 5);
-    ask(&mut world, 3, Request::Reload(Author::signal()));
+    ask(&mut world, 3, ControlRequest::Reload(Author::signal()));
     let job = world.requested_help().expect("a helper was asked");
-    world.input(Input::Helped { job, answer: Answer::Config(Err("weir.toml:3: no".into())) });
+    world.input(Input::JobDone { job, result: WorkResult::Config(Err("weir.toml:3: no".into())) });
     assert!(matches!(answer(&mut world, 3), Err(CommandError::ReloadFailed(why)) if why == "weir.toml:3: no"));
 }
 
 #[test]
 fn workers_that_do_not_answer_are_not_waited_for_for_ever() {
     let mut world = World::with_workers(config(1), 2);
-    ask(&mut world, 1, Request::Report);
+    ask(&mut world, 1, ControlRequest::Report);
     assert!(world.port.answers.is_empty(), "the other worker has not answered");
     world.pass(Span::from_secs(11));
-    assert!(matches!(answer(&mut world, 1), Ok(Reply::Report(..))));
+    assert!(matches!(answer(&mut world, 1), Ok(ControlReply::Report(..))));
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn a_report_has_the_times_by_their_length_the_errors_by_code_and_who_holds_a_ser
     world.bytes(other, &query("select 1"));
     world.pass(Span::from_millis(3));
     world.bytes(server, &done("BEGIN", b'T'));
-    ask(&mut world, 1, Request::Report);
-    let Ok(Reply::Report(report, _)) = answer(&mut world, 1) else { panic!("no report") };
+    ask(&mut world, 1, ControlRequest::Report);
+    let Ok(ControlReply::Report(report, _)) = answer(&mut world, 1) else { panic!("no report") };
     assert_eq!((report.pools[0].sv_active, report.pools[0].sv_idle_in_transaction), (1, 1));
     world.pass(Span::from_millis(5));
     world.bytes(client, &query("select no"));
@@ -142,13 +142,13 @@ fn a_report_has_the_times_by_their_length_the_errors_by_code_and_who_holds_a_ser
     world.bytes(client, &query("rollback"));
     world.bytes(server, &done("ROLLBACK", b'I'));
     world.bytes(server, &done("SELECT 1", b'I'));
-    ask(&mut world, 2, Request::Report);
-    let Ok(Reply::Report(report, _)) = answer(&mut world, 2) else { panic!("no report") };
-    let tally = &report.stats[0].tally;
-    let times = tally.counted().expect("something was counted");
+    ask(&mut world, 2, ControlRequest::Report);
+    let Ok(ControlReply::Report(report, _)) = answer(&mut world, 2) else { panic!("no report") };
+    let counters = &report.stats[0].counters;
+    let times = counters.counted().expect("something was counted");
     assert_eq!((times.query.total(), times.transaction.total()), (4, 2));
     assert_eq!((times.query.below(2_048), times.transaction.below(4_096)), (3, 1), "{times:?}");
     assert_eq!((times.wait.total(), times.wait.below(1)), (3, 2), "one waited: {times:?}");
-    assert_eq!((tally.logins, tally.connects, tally.errors.by_code()), (2, 1, vec![("42703".to_owned(), 1)]));
+    assert_eq!((counters.logins, counters.connects, counters.errors.by_code()), (2, 1, vec![("42703".to_owned(), 1)]));
     assert_eq!(report.pools[0].sv_idle_in_transaction, 0);
 }

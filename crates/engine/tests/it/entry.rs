@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::common::*;
 use weir_auth::{Hba, IdentMaps};
-use weir_base::{ClientAddr, Peer, Span};
+use weir_base::{ClientAddr, ConnId, Span};
 use weir_config::{Config, Method};
-use weir_engine::port::{Answer, Certificate, Input, Secured, Signal};
+use weir_engine::port::{Certificate, Input, Secured, Signal, WorkResult};
 use weir_pgwire::{ErrorFields, put_back, put_front};
 
 /// The pool `db`, and these rules.
@@ -39,33 +39,33 @@ fn password(text: &str) -> Vec<u8> {
 }
 
 /// A client from this address with this user and database.
-fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> Peer {
-    let peer = world.visitor_from(address);
-    world.bytes(peer, &startup(user, database));
-    peer
+fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> ConnId {
+    let conn = world.visitor_from(address);
+    world.bytes(conn, &startup(user, database));
+    conn
 }
 
 /// The client has been refused with this text.
 #[track_caller]
-fn refused(world: &mut World, peer: Peer, text: &str) {
-    let received = world.received(peer);
-    assert!(says(&received, text) && !world.is_open(peer), "{:?}", String::from_utf8_lossy(&received));
+fn refused(world: &mut World, conn: ConnId, text: &str) {
+    let received = world.received(conn);
+    assert!(says(&received, text) && !world.is_open(conn), "{:?}", String::from_utf8_lossy(&received));
 }
 
 /// The client is admitted, and at most waits for its first server.
 #[track_caller]
-fn is_in(world: &mut World, peer: Peer) {
+fn is_in(world: &mut World, conn: ConnId) {
     if let Some(server) = world.connecting() {
         world.log_in(server);
     }
-    let received = world.received(peer);
+    let received = world.received(conn);
     assert!(received.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&received));
 }
 
 /// A helper looks up the name of its operating system's user.
 fn named(world: &mut World, name: Option<&str>) {
     let job = world.requested_help().expect("a helper is asked");
-    world.input(Input::Helped { job, answer: Answer::UserName(name.map(str::to_owned)) });
+    world.input(Input::JobDone { job, result: WorkResult::UserName(name.map(str::to_owned)) });
 }
 
 #[test]
@@ -109,16 +109,16 @@ fn a_peer_is_the_operating_systems_user_or_one_that_the_map_pairs_with_it() {
 #[test]
 fn a_user_of_the_operating_system_is_looked_up_once_however_many_wait_for_it() {
     let mut world = World::new(ruled("local all all peer", ""));
-    let all: Vec<Peer> = (0..3).map(|_| from(&mut world, unix(5), "ann", "db")).collect();
+    let all: Vec<ConnId> = (0..3).map(|_| from(&mut world, unix(5), "ann", "db")).collect();
     let other = from(&mut world, unix(6), "ann", "db");
     named(&mut world, Some("ann"));
-    for peer in all {
-        is_in(&mut world, peer);
+    for conn in all {
+        is_in(&mut world, conn);
     }
     assert!(world.is_paused(other));
     let job = world.requested_help().expect("the other one's name");
     assert!(world.requested_help().is_none());
-    world.input(Input::Helped { job, answer: Answer::UserName(None) });
+    world.input(Input::JobDone { job, result: WorkResult::UserName(None) });
     refused(&mut world, other, "unix socket login rejected");
 }
 
@@ -135,15 +135,15 @@ fn a_peer_that_leaves_while_its_name_is_looked_up_is_forgotten() {
 fn a_certificate_logs_in_the_user_that_it_names() {
     let mut world = World::new(ruled("hostssl db all all cert", ""));
     for (name, enters) in [(Some("ann"), true), (Some("bob"), false), (None, false)] {
-        let peer = world.visitor_from(tcp("10.0.0.1:1"));
+        let conn = world.visitor_from(tcp("10.0.0.1:1"));
         let certificate = name.map(|name| Certificate { common_name: name.into() });
         let description = "TLSv1.3".into();
         let tls = Box::new(Secured { description, certificate, alpn: None, binding: None });
-        world.input(Input::Secured { peer, tls });
-        world.bytes(peer, &startup("ann", "db"));
+        world.input(Input::Secured { conn, tls });
+        world.bytes(conn, &startup("ann", "db"));
         match enters {
-            true => is_in(&mut world, peer),
-            false => refused(&mut world, peer, "certificate authentication failed"),
+            true => is_in(&mut world, conn),
+            false => refused(&mut world, conn, "certificate authentication failed"),
         }
     }
     let plain = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
@@ -156,11 +156,11 @@ fn unauthenticated_clients_learn_neither_which_databases_nor_which_users_there_a
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
     for (user, database) in [("ann", "nothing"), ("nobody", "db"), ("nobody", "nothing"), ("ann", "db")] {
-        let peer = from(&mut world, tcp("10.0.0.1:1"), user, database);
-        let asked = world.received(peer);
+        let conn = from(&mut world, tcp("10.0.0.1:1"), user, database);
+        let asked = world.received(conn);
         assert!(asked.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{user} {database}: a password is requested");
-        world.bytes(peer, &password("guess"));
-        refused(&mut world, peer, "password authentication failed");
+        world.bytes(conn, &password("guess"));
+        refused(&mut world, conn, "password authentication failed");
     }
     let known = from(&mut world, tcp("10.0.0.1:1"), "ann", "nothing");
     world.bytes(known, &password("secret"));
@@ -175,17 +175,17 @@ fn the_console_is_for_listed_users_and_for_the_owner_of_the_process() {
     let owner = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
     assert!(world.received(owner).ends_with(&ready(b'I')), "no password is requested");
     for (address, user) in [(unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")] {
-        let peer = from(&mut world, address, user, "pgbouncer");
-        world.received(peer);
-        world.bytes(peer, &password("guess"));
-        refused(&mut world, peer, "password authentication failed");
+        let conn = from(&mut world, address, user, "pgbouncer");
+        world.received(conn);
+        world.bytes(conn, &password("guess"));
+        refused(&mut world, conn, "password authentication failed");
     }
     for (user, words) in [("ann", Some("not allowed")), ("admin", None)] {
-        let peer = from(&mut world, tcp("127.0.0.1:1"), user, "weir");
-        world.bytes(peer, &password("secret"));
+        let conn = from(&mut world, tcp("127.0.0.1:1"), user, "weir");
+        world.bytes(conn, &password("secret"));
         match words {
-            Some(words) => refused(&mut world, peer, words),
-            None => assert!(world.received(peer).ends_with(&ready(b'I'))),
+            Some(words) => refused(&mut world, conn, words),
+            None => assert!(world.received(conn).ends_with(&ready(b'I'))),
         }
     }
 }
@@ -194,7 +194,7 @@ fn the_console_is_for_listed_users_and_for_the_owner_of_the_process() {
 fn a_shutdown_that_waits_accepts_operators_and_waits_neither_for_them_nor_for_silent_clients() {
     let mut world = World::new(config(1));
     let client = world.client();
-    let silent = world.visitor_from(unix(1));
+    let idle = world.visitor_from(unix(1));
     world.signal(Signal::ShutdownClients);
     let operator = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
     assert!(world.received(operator).ends_with(&ready(b'I')));
@@ -202,7 +202,7 @@ fn a_shutdown_that_waits_accepts_operators_and_waits_neither_for_them_nor_for_si
     refused(&mut world, late, "pooler is shutting down");
     assert!(!world.has_exited());
     world.gone(client);
-    assert!(world.has_exited() && world.is_open(silent));
+    assert!(world.has_exited() && world.is_open(idle));
 }
 
 #[test]
@@ -212,14 +212,14 @@ fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
     config.auth.failure_delay = Span::from_secs(1);
     let mut world = World::new(config);
     for pause in [1, 2, 4] {
-        let peer = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
-        world.received(peer);
-        world.bytes(peer, &password("guess"));
+        let conn = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+        world.received(conn);
+        world.bytes(conn, &password("guess"));
         world.pass(Span::from_millis(pause * 1_000 - 1));
-        assert!(world.is_open(peer) && world.is_paused(peer) && world.received(peer).is_empty());
+        assert!(world.is_open(conn) && world.is_paused(conn) && world.received(conn).is_empty());
         // With random jitter the delay is a little longer.
         world.pass(Span::from_millis(1 + pause * 250));
-        refused(&mut world, peer, "password authentication failed");
+        refused(&mut world, conn, "password authentication failed");
     }
     let good = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
     world.bytes(good, &password("secret"));
@@ -237,11 +237,11 @@ fn a_client_that_leaves_before_its_refusal_is_sent_leaves_nothing_behind() {
     config.auth.method = Method::Plain;
     config.auth.failure_delay = Span::from_secs(1);
     let mut world = World::new(config);
-    let peer = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
-    world.bytes(peer, &password("guess"));
-    world.gone(peer);
+    let conn = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+    world.bytes(conn, &password("guess"));
+    world.gone(conn);
     world.pass(Span::from_secs(5));
-    assert!(!world.is_open(peer));
+    assert!(!world.is_open(conn));
 }
 
 /// Load balancers in 10.9.0.0/16 send PROXY headers.
@@ -255,11 +255,11 @@ fn balanced() -> Config {
 fn behind_a_balancer_the_address_in_its_header_counts() {
     let mut world = World::new(balanced());
     let header = b"PROXY TCP4 192.0.2.7 10.9.0.1 5000 6432\r\n";
-    let peer = world.visitor_from(tcp("10.9.0.1:77"));
-    world.bytes(peer, &header[..20]);
+    let conn = world.visitor_from(tcp("10.9.0.1:77"));
+    world.bytes(conn, &header[..20]);
     let rest = [&header[20..], &startup("ann", "db")].concat();
-    world.bytes(peer, &rest);
-    is_in(&mut world, peer);
+    world.bytes(conn, &rest);
+    is_in(&mut world, conn);
     assert_eq!(
         world.engine.inspect().inside().map(|(.., from)| from.clone()).collect::<Vec<_>>(),
         [tcp("192.0.2.7:5000")]
@@ -292,13 +292,13 @@ fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
     config.application_name_add_host = true;
     config.login_notify_message = "mind the gap".into();
     let mut world = World::new(config);
-    let peer = world.visitor_from(tcp("10.0.0.1:5"));
+    let conn = world.visitor_from(tcp("10.0.0.1:5"));
     let mut bytes = Vec::new();
     put_front::startup(&mut bytes, &[("user", "ann"), ("database", "db"), ("application_name", "psql")], 0);
-    world.bytes(peer, &bytes);
+    world.bytes(conn, &bytes);
     let server = world.server();
-    assert!(says(&world.received(peer), "mind the gap"));
-    world.bytes(peer, &query("select 1"));
+    assert!(says(&world.received(conn), "mind the gap"));
+    world.bytes(conn, &query("select 1"));
     assert!(says(&world.received(server), "psql - 10.0.0.1:5"), "the server gets the name before the query");
 }
 
@@ -308,10 +308,10 @@ fn a_client_of_the_unix_socket_gets_its_process_and_machine_in_application_name(
     config.application_name_add_host = true;
     config.listen.port = 6432;
     let mut world = World::new(config);
-    let peer = world.visitor_from(ClientAddr::Unix { pid: 17, uid: 5 });
-    world.bytes(peer, &startup("ann", "db"));
+    let conn = world.visitor_from(ClientAddr::Unix { pid: 17, uid: 5 });
+    world.bytes(conn, &startup("ann", "db"));
     let server = world.server();
-    world.bytes(peer, &query("select 1"));
+    world.bytes(conn, &query("select 1"));
     assert!(says(&world.received(server), "app - unix(17@db1):6432"));
 }
 
@@ -326,11 +326,11 @@ fn the_log_says_why_a_login_failed() {
     let reasons = |config: Config, user: &str, given: &str| {
         let mut world = World::new(config);
         world.port.logged = Some(Vec::new());
-        let peer = from(&mut world, tcp("10.1.2.3:1"), user, "db");
-        if world.is_open(peer) {
-            world.bytes(peer, &password(given));
+        let conn = from(&mut world, tcp("10.1.2.3:1"), user, "db");
+        if world.is_open(conn) {
+            world.bytes(conn, &password(given));
         }
-        assert!(!world.is_open(peer));
+        assert!(!world.is_open(conn));
         let lines = world.port.logged.take().unwrap();
         lines.into_iter().filter(|line| line.contains("login refused")).collect::<Vec<_>>()
     };
@@ -377,7 +377,7 @@ fn a_servers_refusal_reaches_the_client_with_the_pool_and_the_server() {
         let mut world = World::new(config.clone());
         let ann = from(&mut world, tcp("10.1.2.3:1"), "ann", "db");
         let server = world.connecting().expect("a connect");
-        world.input(Input::Connected { peer: server, local: String::new(), remote: None });
+        world.input(Input::Connected { conn: server, local: String::new(), remote: None });
         let mut bytes = Vec::new();
         let fields =
             ErrorFields { severity: "FATAL", sqlstate, message: "the server's text", detail: None, hint: None };

@@ -1,6 +1,6 @@
 //! How long a client may hold a server: timeouts depend on what is held, and a pipeline ends if other clients wait.
 
-use weir_base::{Peer, PoolMode, Span};
+use weir_base::{ConnId, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::{Of, put_back, put_front};
 
@@ -19,7 +19,7 @@ fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
     World::new(config)
 }
 
-fn linked(world: &mut World) -> (Peer, Peer) {
+fn linked(world: &mut World) -> (ConnId, ConnId) {
     let client = world.arrival("ann", "db");
     let server = world.server();
     world.received(client);
@@ -56,9 +56,9 @@ fn copy_data(length: usize) -> Vec<u8> {
 }
 
 /// Ways to hold a server without progress. Each puts `world` in a state in which the client must act next.
-type Way = (&'static str, fn(&mut World, Peer, Peer));
+type Way = (&'static str, fn(&mut World, ConnId, ConnId));
 
-const SILENT: [Way; 9] = [
+const IDLE_WAYS: [Way; 9] = [
     ("a Parse and a Describe, flushed and answered", |world, client, server| {
         let describe = message(|b| put_front::describe(b, Of::Statement, b""));
         world.bytes(client, &[parse(), describe, flush()].concat());
@@ -102,7 +102,7 @@ const SILENT: [Way; 9] = [
 #[test]
 fn a_client_that_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
-        for (what, hold) in SILENT {
+        for (what, hold) in IDLE_WAYS {
             let mut world = timed(mode, [0, LIMIT, 0]);
             let (client, server) = linked(&mut world);
             hold(&mut world, client, server);
@@ -123,7 +123,7 @@ fn a_client_that_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last()
 
 #[test]
 fn transaction_timeout_counts_from_the_first_request_however_the_transaction_began() {
-    for (what, hold) in SILENT {
+    for (what, hold) in IDLE_WAYS {
         let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
@@ -140,16 +140,17 @@ fn transaction_timeout_counts_from_the_first_request_however_the_transaction_beg
 
 #[test]
 fn query_timeout_counts_only_while_an_answer_is_pending() {
-    let silent =
+    let idle_ways =
         ["a Parse and a Describe, flushed and answered", "half a query", "a transaction", "a failed transaction"];
-    for (what, hold) in SILENT.into_iter().filter(|(what, _)| silent.contains(what)) {
+    for (what, hold) in IDLE_WAYS.into_iter().filter(|(what, _)| idle_ways.contains(what)) {
         let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, 10 * LIMIT);
         assert!(world.is_open(client) && world.is_open(server), "{what}");
     }
-    for (what, hold) in SILENT.into_iter().filter(|(what, _)| what.contains("COPY") || what.contains("Flush alone")) {
+    for (what, hold) in IDLE_WAYS.into_iter().filter(|(what, _)| what.contains("COPY") || what.contains("Flush alone"))
+    {
         let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
@@ -243,11 +244,11 @@ fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_
         let (client, server) = linked(&mut world);
         world.bytes(client, &query("copy t to stdout"));
         world.bytes(server, b"H\0\0\0\x07\0\0\0");
-        world.input(Input::Blocked { peer: client });
+        world.input(Input::Blocked { conn: client });
         assert!(world.is_paused(server));
         seconds(&mut world, LIMIT - 1);
-        world.input(Input::Drained { peer: client });
-        world.input(Input::Blocked { peer: client });
+        world.input(Input::Drained { conn: client });
+        world.input(Input::Blocked { conn: client });
         seconds(&mut world, LIMIT - 1);
         assert!(world.is_open(client), "it has read all that waited");
         seconds(&mut world, 2);
@@ -258,10 +259,10 @@ fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_
     world.bytes(client, &query("copy t from stdin"));
     world.bytes(server, &copy_in_response());
     world.bytes(client, &copy_data(10));
-    world.input(Input::Blocked { peer: server });
+    world.input(Input::Blocked { conn: server });
     seconds(&mut world, 3 * LIMIT);
     assert!(world.is_open(client), "it is the server's move");
-    world.input(Input::Drained { peer: server });
+    world.input(Input::Drained { conn: server });
     seconds(&mut world, LIMIT + 1);
     assert!(!world.is_open(client));
 }
@@ -277,7 +278,7 @@ fn a_new_time_out_reaches_clients_that_hold_a_server_already() {
     let mut config = config(1);
     config.limits.idle_transaction_timeout = Span::from_secs(LIMIT);
     add_pool(&mut config, "db", 1);
-    world.helped(config);
+    world.config_read(config);
     seconds(&mut world, 1);
     assert!(!world.is_open(client) && !world.is_open(server));
 }
@@ -395,7 +396,7 @@ fn a_cancel_that_is_read_before_the_query_that_it_means_cancels_it() {
     assert!(world.connecting().is_none());
     assert!(world.deliver_message());
     let line = world.connecting().expect("a connection for the request");
-    world.input(Input::Connected { peer: line, local: String::new(), remote: None });
+    world.input(Input::Connected { conn: line, local: String::new(), remote: None });
     assert!(!world.received(line).is_empty() && world.is_open(visitor));
     world.gone(line);
     assert!(!world.is_open(visitor));

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::common::{Asked, World, config, done, query, ready, says};
-use weir_base::{Peer, Span, WorkerId};
+use crate::common::{Call, World, config, done, query, ready, says};
+use weir_base::{ConnId, Span, WorkerId};
 use weir_config::{Config, Spread};
-use weir_engine::port::{Answer, Input, Signal};
+use weir_engine::port::{Input, Signal, WorkResult};
 use weir_pgwire::put_back;
 
 /// Two workers. Each socket is followed by the number under which it was noted, on any worker.
 struct Pair {
     worlds: [World; 2],
-    sockets: Vec<(usize, Peer)>,
+    sockets: Vec<(usize, ConnId)>,
 }
 
 /// A pool of this size, whose clients are spread over the workers round robin.
@@ -30,8 +30,8 @@ impl Pair {
         Pair { worlds: [0, 1].map(|worker| World::worker(config.clone(), 2, worker)), sockets: Vec::new() }
     }
 
-    fn note(&mut self, worker: usize, peer: Peer) -> usize {
-        self.sockets.push((worker, peer));
+    fn note(&mut self, worker: usize, conn: ConnId) -> usize {
+        self.sockets.push((worker, conn));
         self.sockets.len() - 1
     }
 
@@ -40,26 +40,26 @@ impl Pair {
     }
 
     fn send(&mut self, socket: usize, bytes: &[u8]) {
-        let (worker, peer) = self.sockets[socket];
-        self.worlds[worker].bytes(peer, bytes);
+        let (worker, conn) = self.sockets[socket];
+        self.worlds[worker].bytes(conn, bytes);
     }
 
     fn received(&mut self, socket: usize) -> Vec<u8> {
-        let (worker, peer) = self.sockets[socket];
-        self.worlds[worker].received(peer)
+        let (worker, conn) = self.sockets[socket];
+        self.worlds[worker].received(conn)
     }
 
     fn is_open(&self, socket: usize) -> bool {
-        let (worker, peer) = self.sockets[socket];
-        self.worlds[worker].is_open(peer)
+        let (worker, conn) = self.sockets[socket];
+        self.worlds[worker].is_open(conn)
     }
 
     /// A requested detach is completed.
     fn detach(&mut self) -> bool {
         for world in &mut self.worlds {
-            if let Some(at) = world.port.asked.iter().position(|asked| matches!(asked, Asked::Detach(_))) {
-                let Asked::Detach(peer) = world.port.asked.remove(at) else { unreachable!("it was found") };
-                world.input(Input::Detached { peer });
+            if let Some(at) = world.port.asked.iter().position(|asked| matches!(asked, Call::Detach(_))) {
+                let Call::Detach(conn) = world.port.asked.remove(at) else { unreachable!("it was found") };
+                world.input(Input::Detached { conn });
                 return true;
             }
         }
@@ -75,13 +75,13 @@ impl Pair {
     fn receive_from(&mut self, from: usize) -> bool {
         let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() else { return false };
         let to = usize::from(to.0);
-        let peer = socket.map(|old| {
-            let peer = self.worlds[to].socket();
-            self.sockets.iter_mut().filter(|at| **at == (from, old)).for_each(|at| *at = (to, peer));
-            peer
+        let conn = socket.map(|old| {
+            let conn = self.worlds[to].socket();
+            self.sockets.iter_mut().filter(|at| **at == (from, old)).for_each(|at| *at = (to, conn));
+            conn
         });
         let from = WorkerId(from as u16);
-        self.worlds[to].input(Input::Message { from, message, socket: peer });
+        self.worlds[to].input(Input::Message { from, message, socket: conn });
         true
     }
 
@@ -93,17 +93,17 @@ impl Pair {
     /// A requested server accepts the login.
     fn server(&mut self) -> Option<usize> {
         let connecting = |(worker, world): (usize, &mut World)| Some((worker, world.connecting()?));
-        let (worker, peer) = self.worlds.iter_mut().enumerate().find_map(connecting)?;
-        let server = self.note(worker, peer);
-        self.worlds[worker].log_in(peer);
+        let (worker, conn) = self.worlds.iter_mut().enumerate().find_map(connecting)?;
+        let server = self.note(worker, conn);
+        self.worlds[worker].log_in(conn);
         self.deliver();
         Some(server)
     }
 
     /// The next client, on the other worker than the one before it.
     fn client(&mut self) -> usize {
-        let peer = self.worlds[0].arrival("ann", "db");
-        let client = self.note(0, peer);
+        let conn = self.worlds[0].arrival("ann", "db");
+        let client = self.note(0, conn);
         self.deliver();
         client
     }
@@ -112,7 +112,7 @@ impl Pair {
     fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
         let mut pair = Pair::new(size);
         let first = pair.client();
-        let connecting = pair.worlds[0].port.asked.iter().any(|asked| matches!(asked, Asked::Connect(_)));
+        let connecting = pair.worlds[0].port.asked.iter().any(|asked| matches!(asked, Call::Connect(_)));
         let owner = usize::from(!connecting);
         let server = pair.server().expect("a client wants one");
         let second = pair.client();
@@ -131,9 +131,9 @@ impl Pair {
     fn resize(&mut self, size: u32) {
         let world = &mut self.worlds[0];
         world.signal(Signal::Reload);
-        let reads = |asked: &Asked| if let Asked::Help(job) = asked { Some(*job) } else { None };
+        let reads = |asked: &Call| if let Call::SubmitJob(job) = asked { Some(*job) } else { None };
         let job = world.port.asked.iter().find_map(reads).expect("the configuration is read");
-        world.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(spread(size)))) });
+        world.input(Input::JobDone { job, result: WorkResult::Config(Ok(Arc::new(spread(size)))) });
         self.deliver();
     }
 
@@ -171,7 +171,7 @@ fn a_server_is_lent_and_returned_for_a_longer_wait() {
 fn a_server_that_sends_something_as_it_leaves_is_not_used_and_another_is_requested() {
     let (mut pair, server, _, borrower) = Pair::inhabited(1);
     pair.send(borrower, &query("SELECT 1"));
-    while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Asked::Detach(_)))) {
+    while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Call::Detach(_)))) {
         assert!(pair.receive(), "it is requested");
     }
     // The beginning of a message.

@@ -1,6 +1,6 @@
 //! Clients, servers and their links.
 
-use weir_base::{OnDirty, Peer, PoolMode, Span};
+use weir_base::{ConnId, OnDirty, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::{put_back, put_front};
 
@@ -48,8 +48,8 @@ fn a_client_that_leaves_while_it_waits_is_given_no_server() {
         world.bytes(client, &query(text));
     }
     // Both are paused. The first one is being answered, and may still want to read that.
-    world.input(Input::Ending { peer: second });
-    world.input(Input::Ending { peer: first });
+    world.input(Input::Ending { conn: second });
+    world.input(Input::Ending { conn: first });
     assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
     world.received(server);
     world.bytes(server, &done("SELECT 1", b'I'));
@@ -67,7 +67,7 @@ fn a_client_that_has_gone_is_dropped_with_a_server_that_falls_silent() {
     world.bytes(client, &[query("one"), query("two"), goodbye].concat());
     assert!(world.is_paused(client), "it is answered first");
     world.pass(Span::from_secs(3_600));
-    world.input(Input::Ending { peer: client });
+    world.input(Input::Ending { conn: client });
     world.pass(Span::from_secs(50));
     world.bytes(server, &done("SELECT 1", b'I'));
     world.pass(Span::from_secs(50));
@@ -83,11 +83,11 @@ fn a_client_that_has_gone_is_not_dropped_while_its_messages_are_on_their_way() {
     let client = world.arrival("ann", "db");
     let server = world.server();
     world.bytes(client, &query("copy t from stdin"));
-    world.input(Input::Blocked { peer: server });
-    world.input(Input::Ending { peer: client });
+    world.input(Input::Blocked { conn: server });
+    world.input(Input::Ending { conn: client });
     world.pass(Span::from_secs(300));
     assert!(world.is_open(client) && world.is_open(server));
-    world.input(Input::Drained { peer: server });
+    world.input(Input::Drained { conn: server });
     assert!(!world.is_paused(client), "it is read to its end");
     world.gone(client);
     assert!(!world.is_open(server));
@@ -189,13 +189,13 @@ fn a_full_client_stops_its_server_and_a_full_server_its_client() {
     let client = world.arrival("ann", "db");
     let server = world.server();
     world.bytes(client, &query("select 1"));
-    world.input(Input::Blocked { peer: client });
+    world.input(Input::Blocked { conn: client });
     assert!(world.is_paused(server) && world.is_paused(client));
-    world.input(Input::Drained { peer: client });
+    world.input(Input::Drained { conn: client });
     assert!(!world.is_paused(server) && !world.is_paused(client));
-    world.input(Input::Blocked { peer: server });
+    world.input(Input::Blocked { conn: server });
     assert!(world.is_paused(client) && !world.is_paused(server));
-    world.input(Input::Drained { peer: server });
+    world.input(Input::Drained { conn: server });
     assert!(!world.is_paused(client));
 }
 
@@ -207,7 +207,7 @@ fn a_server_that_was_stopped_for_one_client_is_read_from_for_the_next() {
     world.bytes(client, &query("select 1"));
     world.bytes(server, &done("SELECT 1", b'I'));
     world.bytes(client, &query("select 2"));
-    world.input(Input::Blocked { peer: client });
+    world.input(Input::Blocked { conn: client });
     assert!(world.is_paused(server));
     world.gone(client);
     assert!(!world.is_open(server), "it was not done");
@@ -350,7 +350,7 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     assert!(!world.is_open(wrong) && world.connecting().is_none(), "a wrong key gets no reply");
     let asker = ask(&mut world, &key);
     let line = world.connecting().expect("a connection of its own");
-    world.input(Input::Connected { peer: line, local: String::new(), remote: None });
+    world.input(Input::Connected { conn: line, local: String::new(), remote: None });
     let mut request = Vec::new();
     put_front::cancel_request(&mut request, 77, &[1, 2, 3, 4]);
     assert_eq!(world.received(line), request);
@@ -397,7 +397,7 @@ fn reload_changes_pools_without_disconnecting_clients() {
     world.signal(Signal::Reload);
     let mut larger = config(2);
     add_pool(&mut larger, "other", 1);
-    world.helped(larger);
+    world.config_read(larger);
     let another = world.server();
     assert_eq!(world.received(another), query("select 2"), "there is room for one more");
     let newcomer = world.arrival("ann", "other");
@@ -405,7 +405,7 @@ fn reload_changes_pools_without_disconnecting_clients() {
     world.signal(Signal::Reload);
     let mut without = config(2);
     without.pools.clear();
-    world.helped(without);
+    world.config_read(without);
     assert!(world.is_open(client) && world.is_open(server), "a transaction continues");
     let late = world.arrival("ann", "db");
     assert!(says(&world.received(late), "no such database"));
@@ -416,7 +416,7 @@ fn term_waits_for_clients_and_lets_no_more_in() {
     let mut world = World::new(config(1));
     let client = world.client();
     world.signal(Signal::ShutdownClients);
-    assert!(world.port.asked.contains(&Asked::Accept(false)) && !world.has_exited());
+    assert!(world.port.asked.contains(&Call::Accept(false)) && !world.has_exited());
     let late = world.arrival("ann", "db");
     assert!(!world.is_open(late));
     world.gone(client);
@@ -437,9 +437,9 @@ fn a_shutdown_with_a_delay_serves_new_clients_until_it_begins() {
         }
         world.pass(Span::from_secs(4));
         let late = world.arrival("ann", "db");
-        assert!(world.is_open(late) && !world.port.asked.contains(&Asked::Accept(false)));
+        assert!(world.is_open(late) && !world.port.asked.contains(&Call::Accept(false)));
         world.pass(Span::from_secs(2));
-        assert!(world.port.asked.contains(&Asked::Accept(false)) && !world.has_exited());
+        assert!(world.port.asked.contains(&Call::Accept(false)) && !world.has_exited());
         let later = world.arrival("ann", "db");
         assert!(!world.is_open(later));
         world.gone(late);
@@ -456,7 +456,7 @@ fn int_ends_the_delay_of_term() {
     world.client();
     world.signal(Signal::ShutdownClients);
     world.signal(Signal::ShutdownServers);
-    assert!(world.port.asked.contains(&Asked::Accept(false)));
+    assert!(world.port.asked.contains(&Call::Accept(false)));
     assert!(world.has_exited(), "no server is busy");
 }
 
@@ -465,8 +465,8 @@ fn the_pools_of_users_with_names_alike_are_spread_over_the_workers() {
     let mut config = config(1);
     config.max_clients = 1_000;
     let mut world = World::with_workers(config, 4);
-    let arrivals: Vec<Peer> = (0..200).map(|number| world.arrival(&format!("tenant_{number:03}"), "db")).collect();
-    let elsewhere = arrivals.iter().filter(|peer| world.is_detaching(**peer)).count();
+    let arrivals: Vec<ConnId> = (0..200).map(|number| world.arrival(&format!("tenant_{number:03}"), "db")).collect();
+    let elsewhere = arrivals.iter().filter(|conn| world.is_detaching(**conn)).count();
     assert!((100..190).contains(&elsewhere), "three in four, about: {elsewhere}");
 }
 
@@ -476,13 +476,13 @@ fn a_client_of_another_workers_pool_travels_there() {
     (0..20).for_each(|i| add_pool(&mut config, &format!("db{i}"), 1));
     let mut world = World::with_workers(config, 2);
     let travels = (0..20).find_map(|i| {
-        let peer = world.arrival("ann", &format!("db{i}"));
-        world.port.asked.contains(&Asked::Detach(peer)).then_some(peer)
+        let conn = world.arrival("ann", &format!("db{i}"));
+        world.port.asked.contains(&Call::Detach(conn)).then_some(conn)
     });
-    let peer = travels.expect("some pool lives with the other worker");
-    world.input(Input::Detached { peer });
+    let conn = travels.expect("some pool lives with the other worker");
+    world.input(Input::Detached { conn });
     let (to, _, socket) = world.port.messages.pop_back().expect("it is sent");
-    assert_eq!((to.0, socket), (1, Some(peer)));
+    assert_eq!((to.0, socket), (1, Some(conn)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::common::*;
-use weir_base::{ClientAddr, Peer, Span, WorkerId};
+use weir_base::{ClientAddr, ConnId, Span, WorkerId};
 use weir_config::{Config, UserRules};
 use weir_engine::port::Input;
 use weir_pgwire::put_front;
@@ -15,7 +15,7 @@ struct Process {
 
 /// A client, on any worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct At(usize, Peer);
+struct At(usize, ConnId);
 
 /// Many databases, so that each worker owns some.
 fn many(change: impl FnOnce(&mut Config)) -> Config {
@@ -45,7 +45,7 @@ impl Process {
             let target = &mut self.workers[usize::from(to.0)];
             let socket = socket.map(|_| target.socket());
             target.input(Input::Message { from: WorkerId(from as u16), message, socket });
-            moved = socket.map(|peer| At(usize::from(to.0), peer)).or(moved);
+            moved = socket.map(|conn| At(usize::from(to.0), conn)).or(moved);
         }
         moved
     }
@@ -54,14 +54,14 @@ impl Process {
     fn bring(&mut self, address: &str, user: &str, database: &str) -> At {
         let first = &mut self.workers[0];
         let from = ClientAddr::Tcp(address.parse::<SocketAddr>().unwrap());
-        let peer = first.visitor_from(from);
+        let conn = first.visitor_from(from);
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", user), ("database", database)], 0);
-        first.bytes(peer, &startup);
-        if !first.is_detaching(peer) {
-            return At(0, peer);
+        first.bytes(conn, &startup);
+        if !first.is_detaching(conn) {
+            return At(0, conn);
         }
-        first.input(Input::Detached { peer });
+        first.input(Input::Detached { conn });
         let (to, message, _) = first.port.messages.pop_back().expect("it travels");
         let home = &mut self.workers[usize::from(to.0)];
         let socket = home.socket();
@@ -76,23 +76,23 @@ impl Process {
         self.settle(at)
     }
 
-    fn settle(&mut self, At(worker, peer): At) -> Result<At, String> {
+    fn settle(&mut self, At(worker, conn): At) -> Result<At, String> {
         let world = &mut self.workers[worker];
         if let Some(server) = world.connecting() {
             world.log_in(server);
         }
-        let received = world.received(peer);
-        match world.is_open(peer) {
+        let received = world.received(conn);
+        match world.is_open(conn) {
             true => {
                 assert!(received.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&received));
-                Ok(At(worker, peer))
+                Ok(At(worker, conn))
             }
             false => Err(String::from_utf8_lossy(&received).into_owned()),
         }
     }
 
-    fn leave(&mut self, At(worker, peer): At) {
-        self.workers[worker].gone(peer);
+    fn leave(&mut self, At(worker, conn): At) {
+        self.workers[worker].gone(conn);
         self.carry();
     }
 
@@ -172,9 +172,9 @@ fn a_client_that_is_gone_before_its_place_is_given_gives_it_back_once() {
     let mut process = Process::new(2, &config);
     let database = process.database_on(1);
     for _ in 0..3 {
-        let At(worker, peer) = process.bring("10.0.0.1:1", "ann", &database);
-        assert!(worker == 1 && process.workers[1].is_paused(peer), "it waits for its place");
-        process.workers[1].gone(peer);
+        let At(worker, conn) = process.bring("10.0.0.1:1", "ann", &database);
+        assert!(worker == 1 && process.workers[1].is_paused(conn), "it waits for its place");
+        process.workers[1].gone(conn);
         process.carry();
     }
     let at = process.arrive("10.0.0.1:1", "ann", &database).unwrap();
@@ -204,7 +204,7 @@ fn a_limit_that_a_reload_brings_counts_those_who_are_in() {
     process.settle(operator).unwrap();
     let At(_, console) = operator;
     process.workers[0].bytes(console, &query("RELOAD"));
-    process.workers[0].helped(many(|config| config.max_user_client_connections = 1));
+    process.workers[0].config_read(many(|config| config.max_user_client_connections = 1));
     process.carry();
     refused(process.arrive("10.0.0.1:1", "ann", &database), "max_user_client_connections");
     process.leave(first);

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::common::*;
-use weir_base::{ClientAddr, Peer, Span};
+use weir_base::{ClientAddr, ConnId, Span};
 use weir_config::{Config, Method, PeerRules};
-use weir_engine::port::{Answer, Input};
-use weir_pgwire::{Auth, HEAD, backend, put_front};
+use weir_engine::port::{Input, WorkResult};
+use weir_pgwire::{AuthRequest, HEAD, backend, put_front};
 
 /// The reserved memory of each client, and what one and all of them may hold beyond it.
 const OWN_SHARE: usize = 2 << 10;
@@ -34,9 +34,9 @@ fn unix(uid: u32) -> ClientAddr {
 }
 
 /// Whether a client from this address is accepted.
-fn accepted(world: &mut World, from: ClientAddr) -> Option<Peer> {
-    let peer = world.visitor_from(from);
-    world.is_open(peer).then_some(peer)
+fn accepted(world: &mut World, from: ClientAddr) -> Option<ConnId> {
+    let conn = world.visitor_from(from);
+    world.is_open(conn).then_some(conn)
 }
 
 /// The first bytes of a packet of 10,000 bytes, which never completes.
@@ -54,13 +54,13 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
     let mut world = World::new(config);
     let mut holders = Vec::new();
     let refused = loop {
-        let peer = world.socket();
-        world.input_only(Input::Accepted { peer, from: tcp() });
-        world.bytes_only(peer, &begun(9_900));
-        if !world.is_open(peer) {
-            break peer;
+        let conn = world.socket();
+        world.input_only(Input::Accepted { conn, from: tcp() });
+        world.bytes_only(conn, &begun(9_900));
+        if !world.is_open(conn) {
+            break conn;
         }
-        holders.push(peer);
+        holders.push(conn);
     };
     assert!(says(&world.received(refused), "too many clients are logging in at once"));
     let held = world.engine.inspect().held_before_login();
@@ -73,10 +73,10 @@ fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_rele
     assert!(world.is_open(small));
     // By a timeout, and by disconnecting.
     let (left, stay) = holders.split_at(holders.len() / 2);
-    left.iter().for_each(|peer| world.gone(*peer));
+    left.iter().for_each(|conn| world.gone(*conn));
     assert!(world.engine.inspect().held_before_login() <= stay.len() * 8_000);
     world.pass(Span::from_secs(61));
-    assert!(stay.iter().all(|peer| !world.is_open(*peer)));
+    assert!(stay.iter().all(|conn| !world.is_open(*conn)));
     assert_eq!(world.engine.inspect().held_before_login(), 0);
 }
 
@@ -85,19 +85,19 @@ fn an_address_whose_clients_hold_all_of_it_makes_room_for_another_one() {
     let mut config = config(1);
     config.max_clients = 10_000;
     let mut world = World::new(config);
-    let flood: Vec<Peer> = (0..MOST_OF_ALL / 7_000).filter_map(|_| accepted(&mut world, tcp())).collect();
-    flood.iter().for_each(|peer| world.bytes(*peer, &begun(9_900)));
-    let open = |world: &World| flood.iter().filter(|peer| world.is_open(**peer)).count();
+    let flood: Vec<ConnId> = (0..MOST_OF_ALL / 7_000).filter_map(|_| accepted(&mut world, tcp())).collect();
+    flood.iter().for_each(|conn| world.bytes(*conn, &begun(9_900)));
+    let open = |world: &World| flood.iter().filter(|conn| world.is_open(**conn)).count();
     let before = open(&world);
     assert!(before < flood.len(), "all of it is held");
     let other = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 5000)));
     let quiet = accepted(&mut world, other).expect("it is accepted");
     world.bytes(quiet, &begun(9_900));
     assert!(world.is_open(quiet) && open(&world) == before - 1, "{} of {before} are left", open(&world));
-    let gave_way = flood.iter().filter(|peer| !world.is_open(**peer));
-    let told: Vec<Peer> = gave_way.copied().collect();
-    for peer in told {
-        assert!(says(&world.received(peer), "too many clients are logging in at once"));
+    let gave_way = flood.iter().filter(|conn| !world.is_open(**conn));
+    let told: Vec<ConnId> = gave_way.copied().collect();
+    for conn in told {
+        assert!(says(&world.received(conn), "too many clients are logging in at once"));
     }
     // The flood itself has no room.
     let more = accepted(&mut world, tcp()).expect("it is accepted");
@@ -111,29 +111,29 @@ fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
-    let peer = world.visitor();
+    let conn = world.visitor();
     let ahead = [password("secret"), query("select 1")].concat();
-    world.bytes(peer, &[startup("ann", "db"), ahead].concat());
+    world.bytes(conn, &[startup("ann", "db"), ahead].concat());
     let server = world.server();
     assert!(says(&world.received(server), "select 1"), "what was sent ahead is processed after the login");
     assert_eq!(world.engine.inspect().held_before_login(), 0);
     for database in ["db", "weir"] {
-        let peer = world.arrival("ann", database);
-        world.bytes(peer, &vec![b'p'; 33 << 10]);
-        assert!(says(&world.received(peer), "protocol violation") && !world.is_open(peer), "{database}");
+        let conn = world.arrival("ann", database);
+        world.bytes(conn, &vec![b'p'; 33 << 10]);
+        assert!(says(&world.received(conn), "protocol violation") && !world.is_open(conn), "{database}");
     }
     assert_eq!(world.engine.inspect().held_before_login(), 0);
 }
 
 /// A Weir with a small limit of clients, and so many unauthenticated clients that no further TCP client is accepted.
-fn full_of_connections(max_clients: u32) -> (World, Vec<Peer>) {
+fn full_of_connections(max_clients: u32) -> (World, Vec<ConnId>) {
     let mut config = config(1);
     config.max_clients = max_clients;
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
     let mut others = Vec::new();
-    while let Some(peer) = accepted(&mut world, tcp()) {
-        others.push(peer);
+    while let Some(conn) = accepted(&mut world, tcp()) {
+        others.push(conn);
         assert!(others.len() < 1_000, "there is no limit");
     }
     (world, others)
@@ -157,7 +157,7 @@ fn operators_log_in_by_the_unix_socket_however_many_others_are_connected() {
         }
         assert!(world.received(operator).ends_with(&ready(b'I')), "{user} is at the console");
     }
-    assert!(others.iter().all(|peer| world.is_open(*peer)), "no client was closed so soon");
+    assert!(others.iter().all(|conn| world.is_open(*conn)), "no client was closed so soon");
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
     world.bytes(admin, &password("secret"));
     assert!(world.received(admin).ends_with(&ready(b'I')), "an administrator by TCP");
     for _ in 0..49 {
-        let peer = accepted(&mut world, tcp()).expect("there is room for clients");
-        world.bytes(peer, &startup("ann", "db"));
-        world.bytes(peer, &password("secret"));
+        let conn = accepted(&mut world, tcp()).expect("there is room for clients");
+        world.bytes(conn, &startup("ann", "db"));
+        world.bytes(conn, &password("secret"));
         if let Some(server) = world.connecting() {
             world.log_in(server);
         }
-        assert!(world.received(peer).ends_with(&ready(b'I')), "a client logs in");
+        assert!(world.received(conn).ends_with(&ready(b'I')), "a client logs in");
     }
     // Logged-in clients stay.
     world.pass(Span::from_secs(6));
@@ -199,8 +199,8 @@ fn a_flood_of_one_origin_makes_room_for_others_and_not_for_itself() {
     let mut world = World::new(config);
     let quiet = accepted(&mut world, tcp_from(7)).expect("it is the first");
     let mut flood = Vec::new();
-    while let Some(peer) = accepted(&mut world, tcp()) {
-        flood.push(peer);
+    while let Some(conn) = accepted(&mut world, tcp()) {
+        flood.push(conn);
         assert!(flood.len() < 1_000, "there is no limit");
     }
     assert_eq!(accepted(&mut world, tcp_from(8)), None, "they may be logging in");
@@ -209,7 +209,7 @@ fn a_flood_of_one_origin_makes_room_for_others_and_not_for_itself() {
     for last in 8..18 {
         assert!(accepted(&mut world, tcp_from(last)).is_some(), "another origin's is let in");
     }
-    let closed: Vec<bool> = flood.iter().map(|peer| !world.is_open(*peer)).collect();
+    let closed: Vec<bool> = flood.iter().map(|conn| !world.is_open(*conn)).collect();
     assert!(closed[..10].iter().all(|closed| *closed) && !closed[10..].contains(&true), "the oldest of the flood");
     world.pass(Span::from_secs(5));
     // The quiet one is the oldest of all now.
@@ -228,10 +228,10 @@ fn requests_to_cancel_make_room_and_are_passed_on_nevertheless() {
     config.peers.insert(2, PeerRules { host: "192.0.2.200".into(), port: 6432, pool_size: Some(1) });
     let mut world = World::new(config);
     let mut flood = Vec::new();
-    while let Some(peer) = accepted(&mut world, tcp()) {
+    while let Some(conn) = accepted(&mut world, tcp()) {
         // The key of a client of the other process, which does not answer.
-        world.bytes(peer, &[0, 0, 0, 16, 4, 210, 22, 46, 0, 2, 0, 79, 1, 1, 1, 67]);
-        flood.push(peer);
+        world.bytes(conn, &[0, 0, 0, 16, 4, 210, 22, 46, 0, 2, 0, 79, 1, 1, 1, 67]);
+        flood.push(conn);
         assert!(flood.len() < 1_000, "there is no limit");
     }
     let first = world.connecting().expect("one request is passed on");
@@ -266,11 +266,13 @@ fn unknown_users_cost_no_hashing() {
     let mut first = Vec::new();
     put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
     let challenge = |world: &mut World, user: &str| {
-        let peer = world.arrival(user, "db");
-        world.received(peer);
-        world.bytes(peer, &first);
-        let received = world.received(peer);
-        let Ok(Auth::SaslContinue(text)) = backend::authentication(&received[HEAD..]) else { panic!("{received:?}") };
+        let conn = world.arrival(user, "db");
+        world.received(conn);
+        world.bytes(conn, &first);
+        let received = world.received(conn);
+        let Ok(AuthRequest::SaslContinue(text)) = backend::authentication(&received[HEAD..]) else {
+            panic!("{received:?}")
+        };
         let text = String::from_utf8_lossy(text).into_owned();
         text.split_once(",s=").unwrap().1.to_owned()
     };
@@ -293,61 +295,61 @@ fn costly() -> Config {
     config
 }
 
-fn guess(world: &mut World, text: &str) -> Peer {
+fn guess(world: &mut World, text: &str) -> ConnId {
     guess_from(world, tcp(), text)
 }
 
-fn guess_from(world: &mut World, from: ClientAddr, text: &str) -> Peer {
-    let peer = world.socket();
-    world.input_only(Input::Accepted { peer, from });
-    world.bytes_only(peer, &startup("ann", "db"));
-    world.received(peer);
-    world.bytes_only(peer, &password(text));
-    peer
+fn guess_from(world: &mut World, from: ClientAddr, text: &str) -> ConnId {
+    let conn = world.socket();
+    world.input_only(Input::Accepted { conn, from });
+    world.bytes_only(conn, &startup("ann", "db"));
+    world.received(conn);
+    world.bytes_only(conn, &password(text));
+    conn
 }
 
 #[test]
 fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
     let mut world = World::new(costly());
-    let peers: Vec<Peer> = (0..1_200).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
-    let waiting = peers.iter().filter(|peer| world.is_open(**peer)).count();
+    let conns: Vec<ConnId> = (0..1_200).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
+    let waiting = conns.iter().filter(|conn| world.is_open(**conn)).count();
     assert_eq!(waiting, 16 + 1_000);
-    assert!(says(&world.received(peers[1_199]), "too many clients are logging in at once"));
+    assert!(says(&world.received(conns[1_199]), "too many clients are logging in at once"));
     let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     assert_eq!(jobs.len(), 16, "helpers have few of them");
     // Clients that disconnect make room, and cost nothing any more.
-    peers[16..1_016]
+    conns[16..1_016]
         .iter()
-        .for_each(|peer| world.input_only(Input::Closed { peer: *peer, cause: weir_engine::port::Gone::Eof }));
+        .for_each(|conn| world.input_only(Input::Closed { conn: *conn, cause: weir_engine::port::Gone::Eof }));
     let late = guess(&mut world, "late");
     assert!(world.is_open(late) && world.is_paused(late));
     for job in jobs {
-        world.input_only(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+        world.input_only(Input::JobDone { job, result: WorkResult::Salted([9; 32]) });
     }
-    assert!(says(&world.received(peers[0]), "password authentication failed"));
+    assert!(says(&world.received(conns[0]), "password authentication failed"));
     let next: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     assert_eq!(next.len(), 1, "only who is still there");
-    world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([1; 32]) });
+    world.input_only(Input::JobDone { job: next[0], result: WorkResult::Salted([1; 32]) });
     assert!(world.connecting().is_some(), "it is in, and its server is requested");
 }
 
 #[test]
 fn a_flood_of_passwords_does_not_delay_other_origins() {
     let mut world = World::new(costly());
-    let flood: Vec<Peer> = (0..1_016).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
+    let flood: Vec<ConnId> = (0..1_016).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
     let other = guess_from(&mut world, tcp_from(9), "right");
     assert!(world.is_open(other) && !world.is_open(flood[1_015]) && world.is_open(flood[1_014]));
     assert!(says(&world.received(flood[1_015]), "too many clients are logging in at once"));
     let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     // Two more begin: one of the flood, which was first, and the other.
     for job in &jobs[..2] {
-        world.input_only(Input::Helped { job: *job, answer: Answer::Salted([9; 32]) });
+        world.input_only(Input::JobDone { job: *job, result: WorkResult::Salted([9; 32]) });
     }
     let next: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
     assert_eq!(next.len(), 2);
-    world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([9; 32]) });
+    world.input_only(Input::JobDone { job: next[0], result: WorkResult::Salted([9; 32]) });
     assert!(world.connecting().is_none(), "a wrong guess");
-    world.input_only(Input::Helped { job: next[1], answer: Answer::Salted([1; 32]) });
+    world.input_only(Input::JobDone { job: next[1], result: WorkResult::Salted([1; 32]) });
     assert!(world.connecting().is_some(), "it is in, and its server is requested");
     assert!(!says(&world.received(other), "password authentication failed"));
 }
@@ -362,7 +364,7 @@ fn a_password_that_was_right_is_hashed_once_and_wrong_ones_are_not_remembered() 
         let jobs: Vec<u64> = std::iter::from_fn(|| world.requested_help()).collect();
         assert_eq!(jobs.len(), hashes, "{text}");
         for job in jobs {
-            world.input_only(Input::Helped { job, answer: Answer::Salted(salted) });
+            world.input_only(Input::JobDone { job, result: WorkResult::Salted(salted) });
         }
     }
 }

@@ -15,7 +15,7 @@ fn a_reload_leaves_what_only_a_restart_can_change() {
     let mut other = config(2);
     other.listen.port = 7_777;
     other.limits.size = 33;
-    world.helped(other);
+    world.config_read(other);
     let console = world.arrival("admin", "pgbouncer");
     world.received(console);
     world.bytes(console, &query("SHOW CONFIG"));
@@ -48,7 +48,7 @@ fn a_client_whose_pool_moves_to_another_worker_while_it_logs_in_asks_for_its_ser
     let client = here(&mut world);
     world.received(client);
     world.signal(Signal::Reload);
-    world.helped(asking(None));
+    world.config_read(asking(None));
     let mut password = Vec::new();
     put_front::password(&mut password, b"secret");
     world.bytes(client, &password);

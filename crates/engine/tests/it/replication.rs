@@ -1,13 +1,13 @@
 //! Replication connections: what a client sends reaches its server, all of it and in order, and a stream ends with its
 //! client.
 
-use weir_base::Peer;
+use weir_base::ConnId;
 use weir_pgwire::put_front;
 
 use crate::common::{World, config, query};
 
 /// A client that asks for a server of its own, with these bytes sent ahead, and that server.
-fn replicating(world: &mut World, ahead: &[u8]) -> (Peer, Peer) {
+fn replicating(world: &mut World, ahead: &[u8]) -> (ConnId, ConnId) {
     let client = world.visitor();
     let mut bytes = Vec::new();
     put_front::startup(&mut bytes, &[("user", "ann"), ("database", "db"), ("replication", "database")], 0);

@@ -3,16 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{Host, OnDirty, Peer, PoolMode, Span, Target};
-use weir_config::{Balance, Config, OnServerDown, Pool, SessionAttrs, SslMode};
+use weir_base::{ConnId, Host, OnDirty, PoolMode, Span, Target};
+use weir_config::{Balance, Config, OnServerDown, PoolConfig, SessionAttrs, SslMode};
 use weir_engine::port::{Handshake, Input, Secured, Signal};
 use weir_pgwire::{put_back, put_front};
 
 use crate::common::*;
 
-fn with(change: impl FnOnce(&mut Pool)) -> Config {
+fn with(change: impl FnOnce(&mut PoolConfig)) -> Config {
     let mut config = config(1);
-    let mut pool = Pool::clone(&config.pools["db"]);
+    let mut pool = PoolConfig::clone(&config.pools["db"]);
     change(&mut pool);
     config.pools.insert("db".into(), Arc::new(pool));
     config
@@ -39,29 +39,29 @@ fn secured() -> Box<Secured> {
     Box::new(Secured { description, certificate: None, alpn: None, binding: None })
 }
 
-fn connected(world: &mut World, server: Peer) {
+fn connected(world: &mut World, server: ConnId) {
     connected_to(world, server, "127.0.0.1");
 }
 
-fn connected_to(world: &mut World, server: Peer, address: &str) {
+fn connected_to(world: &mut World, server: ConnId, address: &str) {
     let remote = Some(address.parse().unwrap());
-    world.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote });
+    world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
 }
 
 /// A refusal of the login by the server itself.
-fn refuse(world: &mut World, server: Peer, sqlstate: &'static str, message: &str) {
+fn refuse(world: &mut World, server: ConnId, sqlstate: &'static str, message: &str) {
     let mut bytes = Vec::new();
     let fields = weir_pgwire::ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None };
     put_back::error(&mut bytes, &fields);
     world.bytes(server, &bytes);
 }
 
-fn unreachable(world: &mut World, server: Peer) {
+fn unreachable(world: &mut World, server: ConnId) {
     world.fail(server, "connection refused");
 }
 
 /// A server accepts the login, and reports its role in replication.
-fn let_in(world: &mut World, server: Peer, standby: Option<bool>) {
+fn let_in(world: &mut World, server: ConnId, standby: Option<bool>) {
     let mut bytes = Vec::new();
     put_back::auth_ok(&mut bytes);
     for name in ["in_hot_standby", "default_transaction_read_only"] {
@@ -86,7 +86,7 @@ fn a_server_that_can_encrypt_is_logged_in_to_after_the_handshake() {
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode, direct: false }));
         assert_eq!(world.received(server), b"", "nothing is sent before the handshake is done");
-        world.input(Input::Secured { peer: server, tls: secured() });
+        world.input(Input::Secured { conn: server, tls: secured() });
         assert!(says(&world.received(server), "database\0db"));
         let_in(&mut world, server, None);
         assert!(world.received(client).ends_with(&ready(b'I')));
@@ -106,7 +106,7 @@ fn a_handshake_at_once_asks_nothing_and_wants_the_protocol_named() {
         let host = Host::parse("127.0.0.1");
         assert!(world.shook(server, &Handshake::Connect { host, mode: SslMode::Require, direct: true }));
         let named = alpn.is_some();
-        world.input(Input::Secured { peer: server, tls: Box::new(Secured { alpn, ..*secured() }) });
+        world.input(Input::Secured { conn: server, tls: Box::new(Secured { alpn, ..*secured() }) });
         assert_eq!(world.is_open(server), named);
         if named {
             let_in(&mut world, server, None);
@@ -129,7 +129,7 @@ fn settings_of_encryption_replace_servers_and_a_refused_login_is_tried_again_at_
         let mut next = config(1);
         next.tls.server.mode = mode;
         world.signal(Signal::Reload);
-        world.helped(next);
+        world.config_read(next);
     };
     change(&mut world, SslMode::Disable);
     assert!(world.is_open(server), "nothing has changed");
@@ -217,7 +217,7 @@ fn a_cancel_goes_to_the_servers_address_and_is_encrypted_like_it() {
     let server = world.connecting().unwrap();
     connected(&mut world, server);
     world.bytes(server, b"S");
-    world.input(Input::Secured { peer: server, tls: secured() });
+    world.input(Input::Secured { conn: server, tls: secured() });
     let_in(&mut world, server, None);
     let key = key_of(&world.received(client));
     world.bytes(client, &query("select pg_sleep(60)"));
@@ -230,7 +230,7 @@ fn a_cancel_goes_to_the_servers_address_and_is_encrypted_like_it() {
     world.bytes(cancel, b"S");
     let handshake = Handshake::Connect { host: Host::parse("db.example"), mode: SslMode::Require, direct: false };
     assert!(world.shook(cancel, &handshake), "its certificate is for the name");
-    world.input(Input::Secured { peer: cancel, tls: secured() });
+    world.input(Input::Secured { conn: cancel, tls: secured() });
     assert!(world.received(cancel).ends_with(&[1, 2, 3, 4]));
 }
 

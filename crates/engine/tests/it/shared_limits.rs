@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::*;
-use weir_base::{Peer, Span};
+use weir_base::{ConnId, Span};
 use weir_config::{Config, OnServerDown};
 use weir_engine::port::Signal;
 use weir_pgwire::{ErrorFields, put_back};
@@ -20,13 +20,13 @@ fn limited(most: u32) -> Config {
 }
 
 /// A client that is ready.
-fn client(world: &mut World, user: &str, database: &str) -> Peer {
-    let peer = world.arrival(user, database);
+fn client(world: &mut World, user: &str, database: &str) -> ConnId {
+    let conn = world.arrival(user, database);
     if let Some(server) = world.connecting() {
         world.log_in(server);
     }
-    assert!(world.received(peer).ends_with(&ready(b'I')), "{user} is welcome at {database}");
-    peer
+    assert!(world.received(conn).ends_with(&ready(b'I')), "{user} is welcome at {database}");
+    conn
 }
 
 fn table(world: &mut World, what: &str) -> String {
@@ -39,8 +39,8 @@ fn table(world: &mut World, what: &str) -> String {
 }
 
 /// The server refuses a login.
-fn refuse(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
-    world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
+fn refuse(world: &mut World, server: ConnId, sqlstate: &str, message: &str) {
+    world.input(weir_engine::port::Input::Connected { conn: server, local: String::new(), remote: None });
     let mut bytes = Vec::new();
     put_back::error(&mut bytes, &ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None });
     world.received(server);
@@ -120,15 +120,15 @@ fn a_reload_that_sets_a_limit_counts_the_servers_that_are_there() {
     world.bytes(again, &query("BEGIN"));
     let server = world.server();
     world.signal(Signal::Reload);
-    world.helped(limited(2));
+    world.config_read(limited(2));
     let bob = world.arrival("bob", "db");
     assert!(world.connecting().is_none(), "two are there");
     world.signal(Signal::Reload);
-    world.helped(limited(3));
+    world.config_read(limited(3));
     world.server();
     assert!(world.received(bob).ends_with(&ready(b'I')), "room for three");
     world.signal(Signal::Reload);
-    world.helped(limited(0));
+    world.config_read(limited(0));
     world.gone(server);
     world.bytes(bob, &query("BEGIN"));
     client(&mut world, "ann", "other");
@@ -142,7 +142,7 @@ fn a_reload_that_lifts_the_limit_serves_waiting_clients() {
     let bob = world.arrival("bob", "db");
     assert!(world.connecting().is_none());
     world.signal(Signal::Reload);
-    world.helped(limited(0));
+    world.config_read(limited(0));
     world.pass(Span::from_secs(1));
     world.server();
     assert!(world.received(bob).ends_with(&ready(b'I')));
@@ -215,12 +215,12 @@ fn a_named_pool_takes_the_place_of_one_made_on_demand() {
     let mut config = any_database();
     add_pool(&mut config, "mine", 1);
     world.signal(Signal::Reload);
-    world.helped(config);
+    world.config_read(config);
     world.gone(ann);
     world.pass(Span::from_secs(10_000));
     assert!(table(&mut world, "STATS").contains("mine"), "it is not on demand any more");
     world.signal(Signal::Reload);
-    world.helped(any_database());
+    world.config_read(any_database());
     world.pass(Span::from_secs(10_000));
     assert!(!table(&mut world, "STATS").contains("mine"));
 }

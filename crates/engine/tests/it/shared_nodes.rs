@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::common::*;
-use weir_admin::{ClusterView, Connections, Cursor, Reply, SharedLimit, SharedLimits, SocketRecord};
-use weir_base::{Peer, Span};
+use weir_admin::{ClusterView, Connections, ControlReply, Cursor, SharedLimit, SharedLimits, SocketRecord};
+use weir_base::{ConnId, Span};
 use weir_config::Config;
-use weir_engine::port::{Input, Request, Signal};
+use weir_engine::port::{ControlRequest, Input, Signal};
 use weir_pgwire::{ErrorFields, put_back};
 
 /// One pool that nodes share, with a budget of five over all users.
@@ -23,7 +23,7 @@ fn shared() -> Config {
 fn grant(world: &mut World, limit: u32, floor: u32, span: Span) {
     let pools = [("db".to_owned(), SharedLimit { limit, floor })].into();
     let limits = SharedLimits { until: world.now + span, pools, ..SharedLimits::default() };
-    world.input(Input::Asked { number: 1, request: Request::SetShared(limits) });
+    world.input(Input::ControlRequest { number: 1, request: ControlRequest::SetShared(limits) });
 }
 
 fn world(limit: u32, floor: u32) -> World {
@@ -33,7 +33,7 @@ fn world(limit: u32, floor: u32) -> World {
 }
 
 /// A client of Ann's with a query under way, and its server.
-fn busy(world: &mut World) -> (Peer, Peer) {
+fn busy(world: &mut World) -> (ConnId, ConnId) {
     let ann = world.arrival("ann", "db");
     let server = world.server();
     world.bytes(ann, &query("SELECT 1"));
@@ -90,7 +90,7 @@ fn a_login_from_before_the_end_of_a_lease_is_not_finished_after_it() {
     let server = world.connecting().expect("a server is requested");
     // The process is frozen: what has arrived meanwhile comes before any timer.
     world.now = world.now + Span::from_secs(20);
-    world.input_only(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
+    world.input_only(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
     assert!(world.received(server).is_empty() && !world.is_open(server), "no startup packet is sent");
     assert!(world.connecting().is_none(), "there is no other grant");
     grant(&mut world, 5, 0, Span::from_secs(6));
@@ -108,7 +108,7 @@ fn a_login_within_the_floor_goes_on_without_a_lease() {
 }
 
 /// An idle server of a client that has left.
-fn idle(world: &mut World) -> Peer {
+fn idle(world: &mut World) -> ConnId {
     let ann = world.arrival("ann", "db");
     let server = world.server();
     world.gone(ann);
@@ -118,7 +118,7 @@ fn idle(world: &mut World) -> Peer {
 
 /// Whether the process has exited, and whether its servers had ended by then.
 fn end(world: &World) -> (bool, bool) {
-    (world.has_exited(), world.port.asked.iter().any(|asked| matches!(asked, Asked::Vacated)))
+    (world.has_exited(), world.port.asked.iter().any(|asked| matches!(asked, Call::SharedServersEnded)))
 }
 
 #[test]
@@ -197,10 +197,13 @@ fn a_server_in_use_is_closed_after_the_lease_and_its_client_gets_an_error() {
 
 /// The servers, as the workers report them.
 fn servers(world: &mut World) -> Vec<SocketRecord> {
-    world.input(Input::Asked { number: 7, request: Request::Connections(Connections::Servers, Cursor::START) });
+    world.input(Input::ControlRequest {
+        number: 7,
+        request: ControlRequest::Connections(Connections::Servers, Cursor::START),
+    });
     let at = world.port.answers.iter().position(|(number, _)| *number == 7).expect("an answer");
     match world.port.answers.remove(at).1 {
-        Ok(Reply::Connections(records, _)) => records,
+        Ok(ControlReply::Connections(records, _)) => records,
         other => panic!("{other:?}"),
     }
 }
@@ -246,7 +249,7 @@ fn a_client_of_a_process_whose_node_name_another_one_has_is_told_so() {
     let standing = ClusterView::NAME_IN_USE;
     let view = ClusterView { cluster: "c".into(), node: "one".into(), standing, ..ClusterView::default() };
     let limits = SharedLimits { view: Arc::new(view), ..SharedLimits::default() };
-    world.input(Input::Asked { number: 1, request: Request::SetShared(limits) });
+    world.input(Input::ControlRequest { number: 1, request: ControlRequest::SetShared(limits) });
     let ann = world.arrival("ann", "db");
     world.pass(Span::from_secs(6));
     let said = world.received(ann);

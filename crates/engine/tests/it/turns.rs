@@ -1,6 +1,6 @@
 //! Many pools with one host: the limit of concurrent logins, their order, and a host that can't be reached.
 
-use weir_base::{Peer, Span};
+use weir_base::{ConnId, Span};
 use weir_config::{Config, OnServerDown};
 
 use crate::common::*;
@@ -22,11 +22,11 @@ fn refusing(pools: usize, most: u32) -> Config {
 }
 
 /// A client of each pool connects.
-fn all_come(world: &mut World, pools: usize) -> Vec<Peer> {
+fn all_come(world: &mut World, pools: usize) -> Vec<ConnId> {
     (0..pools).map(|number| world.arrival("ann", &format!("pool{number}"))).collect()
 }
 
-fn connecting(world: &mut World) -> Vec<Peer> {
+fn connecting(world: &mut World) -> Vec<ConnId> {
     std::iter::from_fn(|| world.connecting()).collect()
 }
 
@@ -51,12 +51,12 @@ fn a_login_that_fails_or_takes_too_long_makes_room_for_the_next() {
     let clients = all_come(&mut world, 3);
     let first = world.connecting().expect("one login");
     assert_eq!(world.connecting(), None);
-    world.input(weir_engine::port::Input::Connected { peer: first, local: String::new(), remote: None });
+    world.input(weir_engine::port::Input::Connected { conn: first, local: String::new(), remote: None });
     // The server does not answer.
     world.pass(Span::from_secs(16));
     assert!(says(&world.received(clients[0]), "server_connect_timeout"));
     let second = world.connecting().expect("the next has its turn");
-    world.input(weir_engine::port::Input::Connected { peer: second, local: String::new(), remote: None });
+    world.input(weir_engine::port::Input::Connected { conn: second, local: String::new(), remote: None });
     world.gone(second);
     // The server has ended a login: the next login begins a moment later.
     world.pass(Span::from_millis(50));
@@ -97,6 +97,6 @@ fn a_reload_with_more_room_lets_more_of_the_queue_in() {
     let _clients = all_come(&mut world, 10);
     assert_eq!(connecting(&mut world).len(), 1);
     world.signal(weir_engine::port::Signal::Reload);
-    world.helped(many(10, 4));
+    world.config_read(many(10, 4));
     assert_eq!(connecting(&mut world).len(), 3, "four at once now");
 }

@@ -1,17 +1,17 @@
 //! Several processes, each of which takes over from the one before.
 
-use weir_base::{Peer, Span};
-use weir_engine::port::{HandOver, Input};
+use weir_base::{ConnId, Span};
+use weir_engine::port::{Input, UpgradeStep};
 
 use crate::common::*;
 
 /// A process with an idle server gives what is free.
-fn giving() -> (World, Peer) {
+fn giving() -> (World, ConnId) {
     let mut old = World::new(config(1));
     let client = old.arrival("ann", "db");
     let server = old.server();
     old.gone(client);
-    old.input(Input::HandOver(HandOver::Give));
+    old.input(Input::Upgrade(UpgradeStep::Export));
     (old, server)
 }
 
@@ -20,9 +20,9 @@ fn a_pool_that_comes_while_the_next_process_takes_over_goes_on_to_it() {
     let (mut old, _) = giving();
     let (pool, _) = old.port.given.remove(0);
     let mut middle = World::new(config(1));
-    middle.input(Input::HandOver(HandOver::Give));
+    middle.input(Input::Upgrade(UpgradeStep::Export));
     middle.port.given.clear();
-    middle.input(Input::Inherited { value: &pool, socket: None });
+    middle.input(Input::Imported { value: &pool, socket: None });
     assert_eq!(middle.port.given.first().map(|(value, _)| value), Some(&pool), "it has what the servers have reported");
 }
 
@@ -30,12 +30,12 @@ fn a_pool_that_comes_while_the_next_process_takes_over_goes_on_to_it() {
 fn a_server_whose_reports_did_not_come_is_replaced_and_no_error_for_a_client() {
     let (mut old, server) = giving();
     old.port.given.clear();
-    old.input(Input::Detached { peer: server });
+    old.input(Input::Detached { conn: server });
     let (value, socket) = old.port.given.remove(0);
     assert_eq!(socket, Some(server));
     let mut new = World::new(config(1));
     let moved = new.arrived_socket();
-    new.input(Input::Inherited { value: &value, socket: Some(moved) });
+    new.input(Input::Imported { value: &value, socket: Some(moved) });
     let client = new.arrival("ann", "db");
     new.server();
     assert!(new.received(client).ends_with(&ready(b'I')));
@@ -45,8 +45,8 @@ fn a_server_whose_reports_did_not_come_is_replaced_and_no_error_for_a_client() {
 /// A pool of two whose only server is in a transaction, while another process takes over.
 struct Busy {
     old: World,
-    server: Peer,
-    client: Peer,
+    server: ConnId,
+    client: ConnId,
 }
 
 impl Busy {
@@ -56,12 +56,12 @@ impl Busy {
         let server = old.server();
         old.bytes(client, &query("BEGIN"));
         old.bytes(server, &done("BEGIN", b'T'));
-        old.input(Input::HandOver(HandOver::Give));
+        old.input(Input::Upgrade(UpgradeStep::Export));
         Busy { old, server, client }
     }
 
     /// A client that comes late, and waits for a server: it was accepted before the other process was known to serve.
-    fn late(&mut self, text: &str) -> Peer {
+    fn late(&mut self, text: &str) -> ConnId {
         self.old.pass(Span::from_millis(1));
         let late = self.old.client();
         self.old.bytes(late, &query(text));
@@ -70,23 +70,23 @@ impl Busy {
     }
 
     /// What the other process is given, with these clients.
-    fn give(&mut self, clients: &[Peer]) -> Vec<(Vec<u8>, Option<Peer>)> {
-        self.old.input(Input::HandOver(HandOver::Give));
+    fn give(&mut self, clients: &[ConnId]) -> Vec<(Vec<u8>, Option<ConnId>)> {
+        self.old.input(Input::Upgrade(UpgradeStep::Export));
         clients.iter().for_each(|client| {
             assert!(self.old.is_detaching(*client), "it leaves with its request");
-            self.old.input(Input::Detached { peer: *client });
+            self.old.input(Input::Detached { conn: *client });
         });
         std::mem::take(&mut self.old.port.given)
     }
 }
 
 /// A process takes these values in; returns the sockets' handles there.
-fn takes(world: &mut World, given: &[(Vec<u8>, Option<Peer>)]) -> Vec<Peer> {
+fn takes(world: &mut World, given: &[(Vec<u8>, Option<ConnId>)]) -> Vec<ConnId> {
     let mut sockets = Vec::new();
     for (value, socket) in given {
         let socket = socket.map(|_| world.arrived_socket());
         sockets.extend(socket);
-        world.input(Input::Inherited { value, socket });
+        world.input(Input::Imported { value, socket });
     }
     sockets
 }
@@ -123,7 +123,7 @@ fn a_client_that_waits_and_could_not_leave_waits_on() {
     let late = busy.late("SELECT 1");
     let given = busy.give(&[late]);
     let Busy { mut old, server, client } = busy;
-    old.input(Input::HandOver(HandOver::Stay));
+    old.input(Input::Upgrade(UpgradeStep::Abort));
     let back = takes(&mut old, given.get(given.len() - 1..).unwrap());
     let another = old.server();
     assert!(says(&old.received(another), "SELECT 1"), "nobody takes over any more: the pool's size is its own");
@@ -141,10 +141,10 @@ fn clients_that_wait_move_through_a_process_that_is_upgraded_in_turn() {
     let (pool, given) = (busy.give(&[]), busy.give(&[first, second]));
     let mut middle = World::new(config(2));
     takes(&mut middle, &pool);
-    middle.input(Input::HandOver(HandOver::Give));
+    middle.input(Input::Upgrade(UpgradeStep::Export));
     for client in takes(&mut middle, &given) {
         assert!(middle.is_detaching(client));
-        middle.input(Input::Detached { peer: client });
+        middle.input(Input::Detached { conn: client });
     }
     // The last process's clock shows less than that of the first one, whose turn began later.
     let mut new = World::new(config(2));

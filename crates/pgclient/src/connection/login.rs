@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use weir_auth::{
     ScramClient, ScramExpectVerdict, ScramKeys, ServerMethod, md5_hex_secret, md5_response, salt_password,
 };
-use weir_pgwire::{Auth, backend, put_front, tag};
+use weir_pgwire::{AuthRequest, backend, put_front, tag};
 
 use super::Connection;
-use crate::error::{Error, ServerError};
+use crate::error::{Error, ServerErrorFields};
 use crate::frame::Frame;
-use crate::params::Params;
+use crate::params::ConnectParams;
 
 /// What the server's next request must fit.
 enum Stage {
@@ -27,7 +27,7 @@ enum Stage {
 
 impl Connection {
     /// Sends the startup message and answers what the server asks, up to its first ReadyForQuery.
-    pub fn login(&mut self, params: &Params) -> Result<(), Error> {
+    pub fn login(&mut self, params: &ConnectParams) -> Result<(), Error> {
         let mut startup = vec![("user", params.user.as_str()), ("database", params.database.as_str())];
         startup.extend(params.options.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut message = Vec::new();
@@ -38,12 +38,12 @@ impl Connection {
     }
 
     /// Up to AuthenticationOk.
-    fn authenticate(&mut self, params: &Params) -> Result<(), Error> {
+    fn authenticate(&mut self, params: &ConnectParams) -> Result<(), Error> {
         let mut stage = Stage::Method;
         loop {
             let frame = self.next_frame()?;
             match frame.tag {
-                tag::back::ERROR => return Err(ServerError::read(&frame.body)?.into()),
+                tag::back::ERROR => return Err(ServerErrorFields::read(&frame.body)?.into()),
                 tag::back::NEGOTIATE | tag::back::NOTICE => continue,
                 tag::back::AUTHENTICATION => {}
                 other => return Err(unexpected(other)),
@@ -62,7 +62,7 @@ impl Connection {
             let Frame { tag, body } = self.next_frame()?;
             match tag {
                 tag::back::READY => return Ok(()),
-                tag::back::ERROR => return Err(ServerError::read(&body)?.into()),
+                tag::back::ERROR => return Err(ServerErrorFields::read(&body)?.into()),
                 tag::back::BACKEND_KEY_DATA => {
                     let (pid, key) = backend::backend_key(&body)?;
                     self.pid = pid;
@@ -77,22 +77,27 @@ impl Connection {
 
 impl Stage {
     /// The reply to a request, and the next stage; `None`: we are logged in.
-    fn answer(self, request: Auth<'_>, params: &Params, reply: &mut Vec<u8>) -> Result<Option<Stage>, Error> {
+    fn answer(
+        self,
+        request: AuthRequest<'_>,
+        params: &ConnectParams,
+        reply: &mut Vec<u8>,
+    ) -> Result<Option<Stage>, Error> {
         if let (Stage::Method, Some(method)) = (&self, method_of(request)) {
             params.require.check(method, params.trust).map_err(Error::Login)?;
         }
         Ok(Some(match (self, request) {
-            (Stage::Method | Stage::Verdict, Auth::Ok) => return Ok(None),
-            (Stage::Method, Auth::Cleartext) => {
+            (Stage::Method | Stage::Verdict, AuthRequest::Ok) => return Ok(None),
+            (Stage::Method, AuthRequest::Cleartext) => {
                 put_front::password(reply, password(params)?.as_bytes());
                 Stage::Verdict
             }
-            (Stage::Method, Auth::Md5(salt)) => {
+            (Stage::Method, AuthRequest::Md5(salt)) => {
                 let secret = md5_hex_secret(&params.user, password(params)?);
                 put_front::password(reply, md5_response(&secret, salt).as_bytes());
                 Stage::Verdict
             }
-            (Stage::Method, Auth::Sasl(offered)) => {
+            (Stage::Method, AuthRequest::Sasl(offered)) => {
                 let chosen = ScramClient::choose(nonce()?, offered, params.binding.as_deref());
                 let Some((mechanism, client, first)) = chosen else {
                     return Err(Error::Login("the server offers no SASL mechanism that we know".to_owned()));
@@ -100,22 +105,22 @@ impl Stage {
                 put_front::sasl_initial(reply, mechanism, &first);
                 Stage::ScramFirst(client)
             }
-            (Stage::ScramFirst(client), Auth::SaslContinue(data)) => {
+            (Stage::ScramFirst(client), AuthRequest::SaslContinue(data)) => {
                 let need = client.server_first(data).map_err(login_error)?;
                 let keys = ScramKeys::from_salted(&salt_password(password(params)?, &need.salt, need.iterations));
                 let (verdict, message) = need.answer(&keys);
                 put_front::sasl_response(reply, &message);
                 Stage::ScramProof(verdict)
             }
-            (Stage::ScramProof(verdict), Auth::SaslFinal(data)) => {
+            (Stage::ScramProof(verdict), AuthRequest::SaslFinal(data)) => {
                 verdict.finish(data).map_err(login_error)?;
                 Stage::Verdict
             }
-            (Stage::ScramFirst(_) | Stage::ScramProof(_), Auth::Ok) => {
+            (Stage::ScramFirst(_) | Stage::ScramProof(_), AuthRequest::Ok) => {
                 let why = "the server let us in without proving that it knows the password";
                 return Err(Error::Login(why.to_owned()));
             }
-            (_, Auth::Unsupported(code)) => {
+            (_, AuthRequest::Unsupported(code)) => {
                 return Err(Error::Login(format!("the server requires authentication method {code}, unknown here")));
             }
             _ => return Err(Error::Protocol("an authentication message out of turn".to_owned())),
@@ -124,12 +129,12 @@ impl Stage {
 }
 
 /// The method that a server's first request belongs to; `None` for one that we do not implement.
-fn method_of(request: Auth<'_>) -> Option<ServerMethod> {
+fn method_of(request: AuthRequest<'_>) -> Option<ServerMethod> {
     match request {
-        Auth::Ok => Some(ServerMethod::None),
-        Auth::Cleartext => Some(ServerMethod::Password),
-        Auth::Md5(_) => Some(ServerMethod::Md5),
-        Auth::Sasl(_) => Some(ServerMethod::ScramSha256),
+        AuthRequest::Ok => Some(ServerMethod::None),
+        AuthRequest::Cleartext => Some(ServerMethod::Password),
+        AuthRequest::Md5(_) => Some(ServerMethod::Md5),
+        AuthRequest::Sasl(_) => Some(ServerMethod::ScramSha256),
         _ => None,
     }
 }
@@ -142,7 +147,7 @@ fn unexpected(tag: u8) -> Error {
     Error::Protocol(format!("unexpected message {:?} during login", char::from(tag)))
 }
 
-fn password(params: &Params) -> Result<&str, Error> {
+fn password(params: &ConnectParams) -> Result<&str, Error> {
     params.password.as_deref().ok_or_else(|| Error::NoPassword(params.user.clone()))
 }
 

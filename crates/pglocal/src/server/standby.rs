@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::Mutex;
 
 use super::{Options, Server, last_lines};
-use crate::{Caretaker, Error, TempFolder, account};
+use crate::{Error, Reaper, TempFolder, account};
 
 impl Server {
     /// A standby that follows `primary` by streaming, on a port of its own and with the same users and settings.
@@ -15,10 +15,10 @@ impl Server {
     pub fn standby_of(primary: &Server) -> Result<Server, Error> {
         let account = account::to_drop_to()?;
         let folder = TempFolder::owned_by(account.as_ref())?;
-        let caretaker = Caretaker::of(folder.path())?;
+        let reaper = Reaper::of(folder.path())?;
         let options = Options { port: None, ..primary.options.clone() };
         let programs = primary.programs.clone();
-        let mut server = Server { programs, options, account, port: 0, child: Mutex::new(None), folder, caretaker };
+        let mut server = Server { programs, options, account, port: 0, child: Mutex::new(None), folder, reaper };
         server.copy(primary)?;
         server.begin()?;
         Ok(server)
@@ -48,9 +48,9 @@ impl Server {
             .spawn()
             .map_err(|e| Error::io(format!("run {}", program.display()), &e))?;
         let pid = child.id();
-        self.caretaker.watch(pid);
+        self.reaper.watch(pid);
         let output = child.wait_with_output().map_err(|e| Error::io("wait for pg_basebackup", &e))?;
-        self.caretaker.forget(pid);
+        self.reaper.forget(pid);
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(Error::new(format!("pg_basebackup failed ({}):\n{}", output.status, last_lines(&stderr, 8))));

@@ -33,18 +33,18 @@ pub fn fingerprint(text: &[u8], most: usize) -> String {
 pub fn normalize(text: &[u8], most: usize, out: &mut Vec<u8>) {
     out.clear();
     let read = &text[..text.len().min(MAX_READ)];
-    let mut walk = Walk { scan: Scan::whole(read), shape: Shape::new(out), hides: Hides::Begin };
+    let mut fingerprinter = Fingerprinter { scan: Scan::whole(read), shape: Shape::new(out), hides: Hides::Begin };
     let understood = loop {
-        if walk.shape.out.len() >= most {
+        if fingerprinter.shape.out.len() >= most {
             break false;
         }
-        match walk.step() {
+        match fingerprinter.step() {
             Step::On => {}
             Step::End => break read.len() == text.len(),
             Step::Unclear => break false,
         }
     };
-    walk.shape.finish(most, understood);
+    fingerprinter.shape.finish(most, understood);
 }
 
 /// The result of a step.
@@ -91,13 +91,13 @@ impl Hides {
     }
 }
 
-struct Walk<'t, 'o> {
+struct Fingerprinter<'t, 'o> {
     scan: Scan<'t>,
     shape: Shape<'o>,
     hides: Hides,
 }
 
-impl Walk<'_, '_> {
+impl Fingerprinter<'_, '_> {
     /// Takes the next piece.
     #[inline]
     fn step(&mut self) -> Step {

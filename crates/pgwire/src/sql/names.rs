@@ -40,7 +40,7 @@ pub struct Naming {
 
 /// A command that is carried out in other words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum RewrittenCommand {
     /// The command names a prepared statement.
     Names(Naming),
     /// The command resets parameters.
@@ -50,25 +50,25 @@ pub enum Command {
 /// The commands of a text that name prepared statements or reset parameters, in order. `cut`: the text continues behind
 /// its end, which no name then touches. `conforming` is the value of `standard_conforming_strings`. No more than `most`
 /// are read.
-pub fn commands(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Command> {
+pub fn commands(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<RewrittenCommand> {
     let scan = if cut { Scan::prefix(text) } else { Scan::whole(text) };
-    let mut walk = Walk { text, cut, conforming, scan, found: Vec::new() };
-    while walk.found.len() < most && walk.statement().is_some() {}
-    walk.found
+    let mut parser = CommandParser { text, cut, conforming, scan, found: Vec::new() };
+    while parser.found.len() < most && parser.statement().is_some() {}
+    parser.found
 }
 
 /// The prepared statements that a text names, as [`commands`] finds them.
 pub fn names(text: &[u8], cut: bool, conforming: bool, most: usize) -> Vec<Naming> {
-    let naming = |command| if let Command::Names(naming) = command { Some(naming) } else { None };
+    let naming = |command| if let RewrittenCommand::Names(naming) = command { Some(naming) } else { None };
     commands(text, cut, conforming, most).into_iter().filter_map(naming).collect()
 }
 
-struct Walk<'a> {
+struct CommandParser<'a> {
     text: &'a [u8],
     cut: bool,
     conforming: bool,
     scan: Scan<'a>,
-    found: Vec<Command>,
+    found: Vec<RewrittenCommand>,
 }
 
 /// A name, and where it is written.
@@ -84,7 +84,7 @@ enum Piece {
     Other,
 }
 
-impl Walk<'_> {
+impl CommandParser<'_> {
     fn at(&self) -> usize {
         self.text.len() - self.scan.left().len()
     }
@@ -108,7 +108,7 @@ impl Walk<'_> {
     }
 
     fn add(&mut self, verb: Verb, name: Box<[u8]>, at: Range<usize>) {
-        self.found.push(Command::Names(Naming { verb, name, at }));
+        self.found.push(RewrittenCommand::Names(Naming { verb, name, at }));
     }
 
     /// Reads a statement that may be a RESET or SET.
@@ -126,7 +126,7 @@ impl Walk<'_> {
         let at = begin..self.at();
         let rest = self.skip_until(&Piece::Semicolon);
         let followed = rest.is_some() && (self.cut || !self.scan.ends());
-        self.found.push(Command::Resets(Resetting { what, by, at, followed }));
+        self.found.push(RewrittenCommand::Resets(Resetting { what, by, at, followed }));
         rest
     }
 

@@ -92,12 +92,13 @@ fn name(scan: &mut Scan<'_>) -> Option<Reset> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, commands};
+    use super::super::{RewrittenCommand, commands};
     use super::*;
 
     fn found(text: &str) -> Vec<Resetting> {
         let all = commands(text.as_bytes(), false, true, usize::MAX).into_iter();
-        all.filter_map(|command| if let Command::Resets(reset) = command { Some(reset) } else { None }).collect()
+        all.filter_map(|command| if let RewrittenCommand::Resets(reset) = command { Some(reset) } else { None })
+            .collect()
     }
 
     #[test]

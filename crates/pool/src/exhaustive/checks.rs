@@ -1,6 +1,6 @@
 //! What must be true of the pool's answers, of its effects, and of every state between events.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 use super::world::{Event, Server, World};
 use crate::state::RunState;
@@ -22,7 +22,7 @@ impl World {
     }
 
     /// A server that was taken out of the model for a moment: the answer decides its next state.
-    pub(super) fn check_release(&mut self, server: Peer, was: Option<(Peer, Server)>, answer: Release) {
+    pub(super) fn check_release(&mut self, server: ConnId, was: Option<(ConnId, Server)>, answer: Release) {
         let (_, was) = was.expect("the model knows it");
         let connected = match was {
             Server::Login { .. } => self.now,
@@ -123,12 +123,12 @@ impl World {
         let settings = self.pool.settings();
         assert!(self.pool.is_sound());
         assert!(self.pool.next_deadline() > self.now);
-        let mut seen: Vec<(Peer, ServerState)> = self.pool.servers().map(|(peer, state, _)| (peer, state)).collect();
-        let mut known: Vec<(Peer, ServerState)> = self.servers.iter().map(|(peer, s)| (*peer, s.public())).collect();
-        seen.sort_by_key(|(peer, _)| *peer);
-        known.sort_by_key(|(peer, _)| *peer);
+        let mut seen: Vec<(ConnId, ServerState)> = self.pool.servers().map(|(conn, state, _)| (conn, state)).collect();
+        let mut known: Vec<(ConnId, ServerState)> = self.servers.iter().map(|(conn, s)| (*conn, s.public())).collect();
+        seen.sort_by_key(|(conn, _)| *conn);
+        known.sort_by_key(|(conn, _)| *conn);
         assert_eq!(seen, known, "the pool and the model disagree about servers");
-        let queue: Vec<(Peer, Time)> = self.queue.iter().map(|waiter| (waiter.client, waiter.since)).collect();
+        let queue: Vec<(ConnId, Time)> = self.queue.iter().map(|waiter| (waiter.client, waiter.since)).collect();
         assert_eq!(self.pool.waiting().collect::<Vec<_>>(), queue, "the pool and the model disagree about clients");
         let snapshot = self.pool.snapshot(self.now);
         assert_eq!((snapshot.active + snapshot.idle + snapshot.login) as usize, self.servers.len());

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 use crate::backoff::Jitter;
 use crate::state::{Login, RunState, State};
@@ -11,15 +11,15 @@ use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, RefuseReason, Se
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Event {
     Acquire,
-    Release(Peer),
+    Release(ConnId),
     Begin,
     Decline,
-    Connected(Peer),
-    Failed(Peer, ConnectFailure),
-    Lost(Peer),
+    Connected(ConnId),
+    Failed(ConnId, ConnectFailure),
+    Lost(ConnId),
     /// Lost before anything was sent: its client waits again.
-    Bounced(Peer),
-    Leave(Peer),
+    Bounced(ConnId),
+    Leave(ConnId),
     /// To the next deadline.
     Tick,
     /// A while past the next deadline.
@@ -49,12 +49,12 @@ pub(super) struct Rules {
 pub(super) enum Server {
     Login { began: Time },
     Idle { since: Time, connected: Time },
-    Linked { client: Peer, acquired: Time, connected: Time },
+    Linked { client: ConnId, acquired: Time, connected: Time },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Waiter {
-    pub(super) client: Peer,
+    pub(super) client: ConnId,
     pub(super) since: Time,
     pub(super) notified: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct World {
     pub(super) pool: Pool<()>,
     pub(super) now: Time,
     /// Servers in the order of their last change.
-    pub(super) servers: Vec<(Peer, Server)>,
+    pub(super) servers: Vec<(ConnId, Server)>,
     pub(super) queue: Vec<Waiter>,
     pub(super) opened: u32,
     pub(super) asked: bool,
@@ -76,7 +76,7 @@ pub(super) struct World {
     pub(super) asked_at: Option<Time>,
     pub(super) declined_at: Option<Time>,
     /// Servers that were there at the last reconnect.
-    pub(super) stale: Vec<Peer>,
+    pub(super) stale: Vec<ConnId>,
     /// No server may be closed for its age before this moment.
     pub(super) aged_until: Time,
     /// The limit may be exceeded by the servers that were present when it shrank.
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    pub(super) fn bounce(&mut self, server: Peer) {
+    pub(super) fn bounce(&mut self, server: ConnId) {
         self.pool.lost(server, self.now);
         let Some((_, Server::Linked { client, acquired, .. })) = self.take(server) else { panic!("not linked") };
         match self.pool.requeue(client, acquired, self.now) {
@@ -266,7 +266,7 @@ impl World {
     pub(super) fn begin(&mut self) {
         self.opened += 1;
         self.asked = false;
-        let server = Peer::new(self.opened % 4, self.opened);
+        let server = ConnId::new(self.opened % 4, self.opened);
         self.pool.opening(server, self.now);
         self.servers.push((server, Server::Login { began: self.now }));
     }
@@ -324,16 +324,16 @@ impl World {
         panic!("asks without end");
     }
 
-    pub(super) fn free_client(&self) -> Option<Peer> {
-        (0..self.rules.clients).map(|slot| Peer::new(100 + slot, 1)).find(|client| {
+    pub(super) fn free_client(&self) -> Option<ConnId> {
+        (0..self.rules.clients).map(|slot| ConnId::new(100 + slot, 1)).find(|client| {
             let linked = |server: &Server| matches!(server, Server::Linked { client: owner, .. } if owner == client);
             self.count(linked) == 0 && self.queue.iter().all(|waiter| waiter.client != *client)
         })
     }
 
     /// The server that was linked last.
-    pub(super) fn linked(&self) -> Option<Peer> {
-        let is_linked = |(_, server): &&(Peer, Server)| matches!(server, Server::Linked { .. });
+    pub(super) fn linked(&self) -> Option<ConnId> {
+        let is_linked = |(_, server): &&(ConnId, Server)| matches!(server, Server::Linked { .. });
         self.servers.iter().rfind(is_linked).map(|(server, _)| *server)
     }
 
@@ -345,7 +345,7 @@ impl World {
     /// How many servers are logged in, without those that a reconnect will close.
     pub(super) fn lasting(&self) -> usize {
         let lasts =
-            |(peer, server): &&(Peer, Server)| !matches!(server, Server::Login { .. }) && !self.stale.contains(peer);
+            |(conn, server): &&(ConnId, Server)| !matches!(server, Server::Login { .. }) && !self.stale.contains(conn);
         self.servers.iter().filter(lasts).count()
     }
 
@@ -353,23 +353,23 @@ impl World {
         self.servers.iter().filter(|(_, server)| which(server)).count()
     }
 
-    pub(super) fn take(&mut self, server: Peer) -> Option<(Peer, Server)> {
-        let at = self.servers.iter().position(|(peer, _)| *peer == server)?;
+    pub(super) fn take(&mut self, server: ConnId) -> Option<(ConnId, Server)> {
+        let at = self.servers.iter().position(|(conn, _)| *conn == server)?;
         Some(self.servers.remove(at))
     }
 
     /// Takes the client out of the queue; it must be the first.
-    pub(super) fn served(&mut self, client: Peer, waited: Span) -> Time {
+    pub(super) fn served(&mut self, client: ConnId, waited: Span) -> Time {
         let first = self.queue.remove(0);
         assert_eq!(first.client, client, "not the client that waited longest");
         assert_eq!(waited, self.now - first.since);
         first.since
     }
 
-    pub(super) fn link(&mut self, client: Peer, acquired: Time, server: Peer, check: bool) {
+    pub(super) fn link(&mut self, client: ConnId, acquired: Time, server: ConnId, check: bool) {
         let mut idle = self.servers.iter().filter(|(_, server)| matches!(server, Server::Idle { .. }));
         let next = if self.pool.settings().round_robin { idle.next() } else { idle.next_back() };
-        assert_eq!(next.map(|(peer, _)| *peer), Some(server), "not the idle server whose turn it is");
+        assert_eq!(next.map(|(conn, _)| *conn), Some(server), "not the idle server whose turn it is");
         let Some((_, Server::Idle { since, connected })) = self.take(server) else { panic!("not idle") };
         assert_eq!(check, self.now - since >= self.pool.settings().server_check_delay);
         self.servers.push((server, Server::Linked { client, acquired, connected }));
@@ -384,9 +384,9 @@ impl World {
         let mut servers: Vec<_> = pool
             .servers
             .iter()
-            .map(|(key, peer, server)| {
+            .map(|(key, conn, server)| {
                 let stale = pool.is_stale(key);
-                let place = self.servers.iter().position(|(known, _)| *known == peer).expect("known");
+                let place = self.servers.iter().position(|(known, _)| *known == conn).expect("known");
                 // The order of idle servers counts: it decides which is used next.
                 let (rank, since) = match self.servers[place].1 {
                     Server::Login { began } => (0, began),

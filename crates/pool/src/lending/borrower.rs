@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use super::{IDLE_KEEP, SLACK, ToBorrower, ToOwner, UPDATE_INTERVAL};
 use crate::{Ages, Pool, RefuseReason, Release};
@@ -18,7 +18,7 @@ pub struct Borrower {
     /// The age that the last request named, and when it was sent.
     pub(super) requested: (Time, Time),
     /// The borrowed servers: the handle here, and the one at the owner.
-    pub(super) borrowed: BTreeMap<Peer, Peer>,
+    pub(super) borrowed: BTreeMap<ConnId, ConnId>,
     /// The owner has been informed that there are clients here.
     reported_has_clients: bool,
 }
@@ -27,7 +27,7 @@ pub struct Borrower {
 #[derive(Debug)]
 pub struct Settled {
     /// Idle servers to be returned, taken out of the idle ones.
-    pub to_return: Vec<Peer>,
+    pub to_return: Vec<ConnId>,
     /// For the owner.
     pub messages: Vec<ToOwner>,
     /// When to settle again, if nothing happens before.
@@ -78,7 +78,7 @@ impl Borrower {
         &mut self,
         pool: &mut Pool<P>,
         id: u32,
-        (server, owners): (Peer, Peer),
+        (server, owners): (ConnId, ConnId),
         ages: Ages,
         proof: P,
         now: Time,
@@ -103,7 +103,7 @@ impl Borrower {
 
     /// Whether a server that is released now is returned instead of being used again here. A server that is to be
     /// closed is not returned: it need not have been cleaned.
-    pub fn returns<P>(&self, pool: &Pool<P>, server: Peer) -> bool {
+    pub fn returns<P>(&self, pool: &Pool<P>, server: ConnId) -> bool {
         if self.oldest_elsewhere == Time::NEVER {
             return false;
         }
@@ -156,7 +156,7 @@ impl Borrower {
     }
 
     /// A server has left for the owner; its handle there. `None`: it is not borrowed.
-    pub fn returned<P>(&mut self, pool: &mut Pool<P>, server: Peer, now: Time) -> Option<Peer> {
+    pub fn returned<P>(&mut self, pool: &mut Pool<P>, server: ConnId, now: Time) -> Option<ConnId> {
         let owners = self.borrowed.remove(&server)?;
         pool.lost(server, now);
         Some(owners)

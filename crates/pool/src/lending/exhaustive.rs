@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_base::{Peer, Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time, WorkerId};
 
 use super::{BorrowRequest, Borrower, Lender, SLACK, ToBorrower, ToOwner, UPDATE_INTERVAL, borrower_settings};
 use crate::backoff::Jitter;
@@ -56,12 +56,12 @@ enum Message {
     /// A server's socket, in answer to a request.
     Lent {
         id: u32,
-        server: Peer,
+        server: ConnId,
         ages: Ages,
     },
     /// A server's socket, on its way back.
     Returned {
-        server: Peer,
+        server: ConnId,
     },
 }
 
@@ -78,11 +78,11 @@ struct Worker {
     pool: Pool<()>,
     borrower: Borrower,
     /// Linked servers and their clients, the oldest link first.
-    links: Vec<(Peer, Peer)>,
+    links: Vec<(ConnId, ConnId)>,
     /// Servers whose sockets are leaving: at the owner each with the request that it is for.
-    leaving: VecDeque<(Peer, Option<BorrowRequest>)>,
+    leaving: VecDeque<(ConnId, Option<BorrowRequest>)>,
     /// Since when its oldest waiting client is that one.
-    head: Option<(Peer, Time)>,
+    head: Option<(ConnId, Time)>,
 }
 
 #[derive(Clone)]
@@ -99,8 +99,8 @@ struct World {
     trace: Vec<Event>,
 }
 
-fn server_at(worker: usize, number: u32) -> Peer {
-    Peer::new(1_000 * (worker as u32 + 1) + number, number)
+fn server_at(worker: usize, number: u32) -> ConnId {
+    ConnId::new(1_000 * (worker as u32 + 1) + number, number)
 }
 
 impl World {
@@ -249,13 +249,13 @@ impl World {
         self.assigned(at, server, answer);
     }
 
-    fn assigned(&mut self, at: usize, server: Peer, answer: Release) {
+    fn assigned(&mut self, at: usize, server: ConnId, answer: Release) {
         if let Release::Next { client, .. } = answer {
             self.link(at, client, server);
         }
     }
 
-    fn link(&mut self, at: usize, client: Peer, server: Peer) {
+    fn link(&mut self, at: usize, client: ConnId, server: ConnId) {
         match BorrowRequest::from_handle(client) {
             Some(ask) => {
                 assert_eq!(at, OWNER);
@@ -371,16 +371,16 @@ impl World {
         }
     }
 
-    fn free_client(&self, at: usize) -> Option<Peer> {
-        (0..self.rules.clients[at]).map(|n| Peer::new(100 * (at as u32 + 1) + n, 1)).find(|client| {
+    fn free_client(&self, at: usize) -> Option<ConnId> {
+        (0..self.rules.clients[at]).map(|n| ConnId::new(100 * (at as u32 + 1) + n, 1)).find(|client| {
             let worker = &self.workers[at];
             worker.links.iter().all(|(_, owner)| owner != client) && worker.pool.waiting().all(|(w, _)| w != *client)
         })
     }
 
     /// The clients that wait at a worker.
-    fn waiting(&self, at: usize) -> impl Iterator<Item = (Peer, Time)> {
-        self.workers[at].pool.waiting().filter(|(peer, _)| BorrowRequest::from_handle(*peer).is_none())
+    fn waiting(&self, at: usize) -> impl Iterator<Item = (ConnId, Time)> {
+        self.workers[at].pool.waiting().filter(|(conn, _)| BorrowRequest::from_handle(*conn).is_none())
     }
 
     fn is_quiet(&self) -> bool {
@@ -389,7 +389,7 @@ impl World {
 
     /// A server is given to a client that has waited since `since`: no client elsewhere that was due earlier may have
     /// been known for longer than the bound.
-    fn assert_fair(&self, at: usize, client: Peer, since: u64) {
+    fn assert_fair(&self, at: usize, client: ConnId, since: u64) {
         let to = BorrowRequest::from_handle(client).map_or(at, |ask| usize::from(ask.from.0));
         if !self.is_quiet() {
             return;
@@ -444,7 +444,7 @@ impl World {
 
     /// Every server of the owner's pool is in exactly one place.
     fn check_places(&self) {
-        let mut places: Vec<Peer> = Vec::new();
+        let mut places: Vec<ConnId> = Vec::new();
         let owner = &self.workers[OWNER];
         for (server, state, _) in owner.pool.servers() {
             let here = match state {
@@ -521,8 +521,8 @@ impl World {
             (pool.run_state, pool.login == crate::state::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
             (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.backoff.opens(true)), worker.links.len())
                 .hash(&mut hash);
-            pool.waiting().for_each(|(peer, since)| {
-                (BorrowRequest::from_handle(peer).map(|a| a.from), ago(since)).hash(&mut hash)
+            pool.waiting().for_each(|(conn, since)| {
+                (BorrowRequest::from_handle(conn).map(|a| a.from), ago(since)).hash(&mut hash)
             });
             for (server, state, _) in pool.servers() {
                 let kind = match state {

@@ -117,8 +117,8 @@ impl Lender {
     pub fn updates<P>(&mut self, pool: &Pool<P>, now: Time) -> (Vec<(WorkerId, Time)>, Time) {
         let (mut updates, mut again) = (Vec::new(), Time::NEVER);
         for (worker, record) in self.borrowers.iter_mut().filter(|(_, record)| record.lent > 0) {
-            let elsewhere = |peer| BorrowRequest::from_handle(peer).is_none_or(|request| request.from != *worker);
-            let oldest = pool.waiting().find(|(peer, _)| elsewhere(*peer)).map_or(Time::NEVER, |(_, since)| since);
+            let elsewhere = |conn| BorrowRequest::from_handle(conn).is_none_or(|request| request.from != *worker);
+            let oldest = pool.waiting().find(|(conn, _)| elsewhere(*conn)).map_or(Time::NEVER, |(_, since)| since);
             if oldest == record.reported {
                 continue;
             }

@@ -31,7 +31,7 @@ mod exhaustive;
 pub use borrower::{Borrower, Settled};
 pub use lender::Lender;
 
-use weir_base::{Peer, Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time, WorkerId};
 
 use crate::{RefuseReason, Settings};
 
@@ -72,7 +72,7 @@ pub enum ToOwner {
     /// There are clients here, or none any more.
     HasClients(bool),
     /// A server that was lent is closed; its handle at the owner.
-    Closed(Peer),
+    Closed(ConnId),
 }
 
 /// From the owner to a borrower.
@@ -97,14 +97,14 @@ pub enum ToBorrower {
 
 impl BorrowRequest {
     /// The request's handle in the owner's queue.
-    pub fn handle(self) -> Peer {
-        Peer::new(FIRST_REQUEST + u32::from(self.from.0), self.id)
+    pub fn handle(self) -> ConnId {
+        ConnId::new(FIRST_REQUEST + u32::from(self.from.0), self.id)
     }
 
     /// The request that waits under a handle, if it is one.
-    pub fn from_handle(peer: Peer) -> Option<BorrowRequest> {
-        let from = peer.slot.checked_sub(FIRST_REQUEST).filter(|_| peer != Peer::NONE)?;
-        Some(BorrowRequest { from: WorkerId(from as u16), id: peer.generation })
+    pub fn from_handle(conn: ConnId) -> Option<BorrowRequest> {
+        let from = conn.slot.checked_sub(FIRST_REQUEST).filter(|_| conn != ConnId::NONE)?;
+        Some(BorrowRequest { from: WorkerId(from as u16), id: conn.generation })
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Line {
 /// The subject of a line, stored until the line is written.
 pub(super) enum Who {
     Process,
-    Peer { side: Side, id: u64, database: String, user: String, address: String, logged_in: bool },
+    Connection { side: Side, id: u64, database: String, user: String, address: String, logged_in: bool },
 }
 
 impl Line {
@@ -32,7 +32,7 @@ impl Line {
         let line = LogLine { at: self.at, rank: self.level as u8, text: self.text, ..LogLine::default() };
         match self.who {
             Who::Process => line,
-            Who::Peer { side, id, database, user, address, logged_in } => {
+            Who::Connection { side, id, database, user, address, logged_in } => {
                 let side = if side == Side::Client { "client" } else { "server" };
                 LogLine { peer: Some((side, id)), database, user, address, logged_in, ..line }
             }
@@ -43,13 +43,13 @@ impl Line {
 impl Who {
     /// Whether the subject is a client without a login.
     pub(super) fn is_stranger(&self) -> bool {
-        matches!(self, Who::Peer { logged_in: false, .. })
+        matches!(self, Who::Connection { logged_in: false, .. })
     }
 
     pub(super) fn of(about: About<'_>) -> Who {
         match about {
             About::Process => Who::Process,
-            About::Peer { side, id, database, user, address, logged_in } => Who::Peer {
+            About::Connection { side, id, database, user, address, logged_in } => Who::Connection {
                 side,
                 id,
                 database: database.to_owned(),
@@ -63,8 +63,8 @@ impl Who {
     fn about(&self) -> About<'_> {
         match self {
             Who::Process => About::Process,
-            Who::Peer { side, id, database, user, address, logged_in } => {
-                About::Peer { side: *side, id: *id, database, user, address, logged_in: *logged_in }
+            Who::Connection { side, id, database, user, address, logged_in } => {
+                About::Connection { side: *side, id: *id, database, user, address, logged_in: *logged_in }
             }
         }
     }
@@ -101,14 +101,14 @@ struct Object<'a> {
     message: &'a str,
 }
 
-/// One JSON object: time, level, pid, message, and for a peer its side, id, database, user and address.
+/// One JSON object: time, level, pid, message, and for a connection its side, id, database, user and address.
 pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
     let (side, id, database, user, address) = match line.who.about() {
         About::Process => (None, None, "", "", ""),
-        About::Peer { side: Side::Client, id, database, user, address, .. } => {
+        About::Connection { side: Side::Client, id, database, user, address, .. } => {
             (Some("client"), Some(id), database, user, address)
         }
-        About::Peer { side: Side::Server, id, database, user, address, .. } => {
+        About::Connection { side: Side::Server, id, database, user, address, .. } => {
             (Some("server"), Some(id), database, user, address)
         }
     };
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn client(text: &str) -> Line {
-        let who = Who::Peer {
+        let who = Who::Connection {
             side: Side::Client,
             id: 31,
             database: "app".into(),
@@ -231,7 +231,7 @@ mod tests {
         }
         let value: serde_json::Value = serde_json::from_str(&forms[2]).unwrap();
         assert_eq!(value["message"], evil, "the same for a program");
-        let name = Who::Peer {
+        let name = Who::Connection {
             side: Side::Client,
             id: 1,
             database: "\u{202e}app".into(),

@@ -146,7 +146,7 @@ impl Log {
         (level as u8) >= self.min_level.load(Ordering::Relaxed)
     }
 
-    /// Queues a line about a peer or the process. Never blocks.
+    /// Queues a line about a connection or the process. Never blocks.
     pub(crate) fn about(&self, level: Level, about: About<'_>, line: fmt::Arguments<'_>) {
         if !self.takes(level) {
             return;

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_base::{ClientAddr, Peer};
+use weir_base::{ClientAddr, ConnId};
 use weir_config::Listen;
 use weir_engine::port::Level;
 
 use super::Port;
-use crate::takeover::Given;
+use crate::upgrade::ExportMessage;
 
 impl Port {
     /// Accepts one client, if one waits.
-    pub(crate) fn accept_one(&mut self) -> Option<(Peer, ClientAddr)> {
+    pub(crate) fn accept_one(&mut self) -> Option<(ConnId, ClientAddr)> {
         let listening = self.listening.as_mut()?;
         match listening.accept(self.now) {
-            Ok(accepted) => accepted.map(|(socket, from)| (self.adopt(socket), from)),
+            Ok(accepted) => accepted.map(|(socket, from)| (self.add_socket(socket), from)),
             Err(error) => {
                 self.shared.starved.store(true, Ordering::Relaxed);
                 let complains = listening.rest(self.now);
@@ -45,9 +45,9 @@ impl Port {
     }
 
     /// Applies a configuration to the listeners.
-    pub(crate) fn adopt_listening(&mut self, plan: &Listen) {
+    pub(crate) fn apply_listen(&mut self, plan: &Listen) {
         let Some(listening) = self.listening.as_mut() else { return };
-        if let Err(error) = listening.adopt(plan) {
+        if let Err(error) = listening.apply_config(plan) {
             self.shared.log.line(Level::Warning, format_args!("tcp_defer_accept can't be changed: {error}"));
         }
     }
@@ -63,6 +63,6 @@ impl Port {
     /// Another process may take over: it is offered the listening sockets.
     pub(crate) fn offer_listeners(&mut self) {
         let offered = self.listening.as_ref().map(|listening| listening.offer()).unwrap_or_default();
-        self.shared.giver.send(Given::Listeners(offered));
+        self.shared.exports.send(ExportMessage::Listeners(offered));
     }
 }

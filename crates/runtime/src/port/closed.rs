@@ -1,4 +1,4 @@
-//! Closes peers: each connection's last bytes are sent, and what its other end still sends is read and dropped.
+//! Closes connections: the last bytes of each are sent, and what its other end still sends is read and dropped.
 //!
 //! The rules are at the top of `closing`.
 
@@ -6,23 +6,23 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weir_base::{Peer, Span};
+use weir_base::{ConnId, Span};
 use weir_engine::port::Gone;
 
 use super::Port;
 use super::closing::{Closed, MOST_SENT};
 use crate::slots::{NONE, Ready, Stage};
 
-/// How long the end of the process waits for all closed peers, and for those that have sent everything, while nothing
-/// comes.
+/// How long the end of the process waits for all closed connections, and for those that have sent everything, while
+/// nothing comes.
 const LAST: Span = Span::from_secs(2);
 const QUIET: Span = Span::from_millis(100);
 
 impl Port {
-    /// The engine closes a peer.
-    pub(super) fn ask_close(&mut self, peer: Peer, has_last_bytes: bool) {
-        let Some(slot) = self.peers.live(peer) else { return };
-        self.closing.ask(peer, slot, has_last_bytes);
+    /// The engine closes a connection.
+    pub(super) fn ask_close(&mut self, conn: ConnId, has_last_bytes: bool) {
+        let Some(slot) = self.conns.live(conn) else { return };
+        self.closing.ask(conn, slot, has_last_bytes);
         // A connect under way is abandoned.
         if slot.stage == Stage::Connecting || slot.stage == Stage::Detached {
             slot.ready = Ready::Broken;
@@ -30,182 +30,182 @@ impl Port {
         slot.stage = Stage::Lingering;
     }
 
-    /// Closes the peers that were closed in this turn.
+    /// Closes the connections that were closed in this turn.
     #[cold]
     pub(super) fn finish_closing(&mut self) {
-        while let Some((peer, has_last_bytes)) = self.closing.asked.pop() {
-            self.say_closed(peer);
-            self.part(peer, false, has_last_bytes);
+        while let Some((conn, has_last_bytes)) = self.closing.asked.pop() {
+            self.say_closed(conn);
+            self.part(conn, false, has_last_bytes);
         }
     }
 
-    /// Closes a peer before the engine learns of it. `false` if the engine has no such peer.
-    pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
-        let Some(slot) = self.peers.live(peer) else { return false };
+    /// Closes a connection before the engine learns of it. `false` if the engine has no such connection.
+    pub(crate) fn close_conn(&mut self, conn: ConnId, cause: Gone) -> bool {
+        let Some(slot) = self.conns.live(conn) else { return false };
         if slot.stage == Stage::Connecting {
             slot.ready = Ready::Broken;
         }
         // If the connection did not break, an error is TLS's, and its last bytes are the alert.
-        self.part(peer, cause == Gone::Eof, cause == Gone::Error);
+        self.part(conn, cause == Gone::Eof, cause == Gone::Error);
         true
     }
 
     /// Closes a connection, after its last bytes are sent. Every close goes through this function. `ended`: the other
     /// end has sent all.
-    fn part(&mut self, peer: Peer, ended: bool, has_last_bytes: bool) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    fn part(&mut self, conn: ConnId, ended: bool, has_last_bytes: bool) {
+        let Some(slot) = self.conns.get(conn) else { return };
         let waits = slot.owes() || has_last_bytes && !ended;
         if !waits || slot.socket.is_none() || slot.ready == Ready::Broken {
-            return self.drop_peer(peer);
+            return self.drop_conn(conn);
         }
         slot.stage = Stage::Lingering;
         if std::mem::take(&mut slot.held) {
-            self.ring_io.forget_held(peer.slot);
+            self.ring_io.forget_held(conn.slot);
         }
         let tls = std::mem::replace(&mut slot.tls, NONE);
-        self.forget_tls(peer, tls);
-        let Some(slot) = self.peers.get(peer) else { return };
+        self.forget_tls(conn, tls);
+        let Some(slot) = self.conns.get(conn) else { return };
         let unsent = Some(self.backlogs.length(slot));
-        self.closing.insert(peer, Closed::new(unsent, ended, self.now));
+        self.closing.insert(conn, Closed::new(unsent, ended, self.now));
         if !ended {
-            self.drop_input(peer);
+            self.drop_input(conn);
         }
-        self.note_progress(peer);
+        self.note_progress(conn);
         self.close_surplus();
     }
 
-    /// Has a closed peer's input read.
-    fn drop_input(&mut self, peer: Peer) {
-        if !self.leave_pace(peer) {
-            self.watch_by_epoll(peer);
+    /// Has a closed connection's input read.
+    fn drop_input(&mut self, conn: ConnId) {
+        if !self.leave_pace(conn) {
+            self.watch_by_epoll(conn);
         }
-        if self.peers.get(peer).is_some_and(|slot| slot.ready != Ready::Nothing) {
-            self.enqueue(peer);
+        if self.conns.get(conn).is_some_and(|slot| slot.ready != Ready::Nothing) {
+            self.enqueue(conn);
         }
     }
 
-    /// A closed peer's output may all be sent: its stream ends.
-    pub(super) fn note_progress(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer).filter(|slot| !slot.owes()) else { return };
-        match self.closing.note_sent(peer.slot) {
+    /// A closed connection's output may all be sent: its stream ends.
+    pub(super) fn note_progress(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn).filter(|slot| !slot.owes()) else { return };
+        match self.closing.note_sent(conn.slot) {
             Some(false) => {
                 let ends = slot.socket.as_ref().is_some_and(|socket| socket.end_stream().is_ok());
                 if !ends || self.shared.is_starved() {
-                    self.drop_peer(peer);
+                    self.drop_conn(conn);
                 }
             }
-            Some(true) => self.drop_peer(peer),
+            Some(true) => self.drop_conn(conn),
             None => {}
         }
     }
 
-    /// The other end of a closed peer has sent everything.
-    pub(super) fn closed_ended(&mut self, peer: Peer) {
-        if self.closing.note_end(peer.slot) {
-            self.drop_peer(peer);
+    /// The other end of a closed connection has sent everything.
+    pub(super) fn closed_ended(&mut self, conn: ConnId) {
+        if self.closing.note_end(conn.slot) {
+            self.drop_conn(conn);
         }
     }
 
-    /// Bytes of a closed peer have come, and are dropped.
-    pub(super) fn dropped(&mut self, peer: Peer, length: usize) {
-        if !self.closing.note_dropped(peer.slot, length) {
-            self.drop_peer(peer);
+    /// Bytes of a closed connection have come, and are dropped.
+    pub(super) fn dropped(&mut self, conn: ConnId, length: usize) {
+        if !self.closing.note_dropped(conn.slot, length) {
+            self.drop_conn(conn);
         }
     }
 
-    /// Reads a closed peer once.
-    pub(crate) fn read_closed(&mut self, peer: Peer, scratch: &mut [u8]) {
-        let reads = self.closing.reads(peer.slot);
-        let Some(slot) = self.peers.get(peer).filter(|_| reads) else { return };
+    /// Reads a closed connection once.
+    pub(crate) fn read_closed(&mut self, conn: ConnId, scratch: &mut [u8]) {
+        let reads = self.closing.reads(conn.slot);
+        let Some(slot) = self.conns.get(conn).filter(|_| reads) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
         match socket.read(scratch) {
-            Ok(0) => self.closed_ended(peer),
+            Ok(0) => self.closed_ended(conn),
             Ok(length) => {
                 let again = length == scratch.len() || slot.ready > Ready::Bytes;
                 if again {
-                    self.enqueue(peer);
+                    self.enqueue(conn);
                 } else {
                     slot.ready = Ready::Nothing;
                 }
-                self.dropped(peer, length);
+                self.dropped(conn, length);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
-            Err(error) if error.kind() == ErrorKind::Interrupted => self.enqueue(peer),
-            Err(_) => self.drop_peer(peer),
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.enqueue(conn),
+            Err(_) => self.drop_conn(conn),
         }
     }
 
     /// Closes the sockets whose time has passed.
     pub(crate) fn close_due(&mut self) {
         loop {
-            let Port { closing, peers, now, .. } = self;
-            let Some(peer) = closing.due(*now, |peer| peers.is_lingering(peer)) else { return };
-            self.drop_peer(peer);
+            let Port { closing, conns, now, .. } = self;
+            let Some(conn) = closing.due(*now, |conn| conns.is_lingering(conn)) else { return };
+            self.drop_conn(conn);
         }
     }
 
-    /// The process ends: closed peers get their last bytes, within a short time.
+    /// The process ends: closed connections get their last bytes, within a short time.
     pub(crate) fn close_last(&mut self, scratch: &mut [u8]) {
         let until = self.shared.clock.now() + LAST;
         loop {
-            let peers: Vec<Peer> = self.closing.order.iter().map(|(_, peer)| *peer).collect();
-            let peers: Vec<Peer> = peers.into_iter().filter(|peer| self.peers.is_lingering(*peer)).collect();
+            let conns: Vec<ConnId> = self.closing.order.iter().map(|(_, conn)| *conn).collect();
+            let conns: Vec<ConnId> = conns.into_iter().filter(|conn| self.conns.is_lingering(*conn)).collect();
             let left = until.since(self.shared.clock.now());
-            if peers.is_empty() || left.is_zero() {
+            if conns.is_empty() || left.is_zero() {
                 return;
             }
             let all_sent = self.closing.sent == self.closing.sockets.len();
-            let ready = self.await_any(&peers, if all_sent { left.min(QUIET) } else { left });
+            let ready = self.await_any(&conns, if all_sent { left.min(QUIET) } else { left });
             if ready.is_empty() {
                 return;
             }
-            for peer in ready {
-                self.drain(peer);
-                self.read_closed(peer, scratch);
+            for conn in ready {
+                self.drain(conn);
+                self.read_closed(conn, scratch);
             }
         }
     }
 
-    /// Waits, for `most` at the longest, until sockets of these peers have something to read, or room for bytes that
-    /// wait; returns those peers.
-    fn await_any(&self, peers: &[Peer], most: Span) -> Vec<Peer> {
-        let sockets = peers.iter().filter_map(|peer| {
-            let closed = self.closing.sockets.get(&peer.slot)?;
+    /// Waits, for `most` at the longest, until sockets of these connections have something to read, or room for bytes
+    /// that wait; returns those connections.
+    fn await_any(&self, conns: &[ConnId], most: Span) -> Vec<ConnId> {
+        let sockets = conns.iter().filter_map(|conn| {
+            let closed = self.closing.sockets.get(&conn.slot)?;
             let mut events = PollFlags::empty();
             events.set(PollFlags::IN, !closed.ended);
             events.set(PollFlags::OUT, closed.unsent.is_some());
-            Some((*peer, PollFd::from_borrowed_fd(self.peers.socket(*peer)?.fd(), events)))
+            Some((*conn, PollFd::from_borrowed_fd(self.conns.socket(*conn)?.fd(), events)))
         });
-        let (peers, mut sockets): (Vec<Peer>, Vec<PollFd<'_>>) = sockets.unzip();
+        let (conns, mut sockets): (Vec<ConnId>, Vec<PollFd<'_>>) = sockets.unzip();
         let Ok(time) = Timespec::try_from(Duration::from_micros(most.micros())) else { return Vec::new() };
         if poll(&mut sockets, Some(&time)).is_err() {
             return Vec::new();
         }
-        let is_ready = |(_, socket): &(Peer, PollFd<'_>)| !socket.revents().is_empty();
-        peers.into_iter().zip(sockets).filter(is_ready).map(|(peer, _)| peer).collect()
+        let is_ready = |(_, socket): &(ConnId, PollFd<'_>)| !socket.revents().is_empty();
+        conns.into_iter().zip(sockets).filter(is_ready).map(|(conn, _)| conn).collect()
     }
 
     fn close_surplus(&mut self) {
         loop {
-            let Port { closing, peers, .. } = self;
-            let is_one = |peer: Peer| peers.is_lingering(peer);
-            let Some(peer) = closing.surplus(is_one) else { break };
-            self.drop_peer(peer);
+            let Port { closing, conns, .. } = self;
+            let is_one = |conn: ConnId| conns.is_lingering(conn);
+            let Some(conn) = closing.surplus(is_one) else { break };
+            self.drop_conn(conn);
         }
-        // Entries of peers that are gone are dropped.
+        // Entries of connections that are gone are dropped.
         if self.closing.order.len() > 2 * self.closing.sockets.len() + MOST_SENT {
-            let Port { closing, peers, .. } = self;
-            closing.order.retain(|(_, peer)| peers.is_lingering(*peer));
+            let Port { closing, conns, .. } = self;
+            closing.order.retain(|(_, conn)| conns.is_lingering(*conn));
         }
     }
 
     /// Descriptors are lacking: closes the sockets that have sent everything.
     pub(super) fn close_sent(&mut self) {
-        let peers: Vec<Peer> = self.closing.order.iter().map(|(_, peer)| *peer).collect();
-        for peer in peers {
-            let sent = self.closing.sockets.get(&peer.slot).is_some_and(|closed| closed.unsent.is_none());
-            if sent && self.peers.is_lingering(peer) {
-                self.drop_peer(peer);
+        let conns: Vec<ConnId> = self.closing.order.iter().map(|(_, conn)| *conn).collect();
+        for conn in conns {
+            let sent = self.closing.sockets.get(&conn.slot).is_some_and(|closed| closed.unsent.is_none());
+            if sent && self.conns.is_lingering(conn) {
+                self.drop_conn(conn);
             }
         }
     }

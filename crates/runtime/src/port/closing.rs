@@ -1,4 +1,5 @@
-//! The sockets of closed peers: what was queued before the close is sent, and what still arrives is read and dropped.
+//! The sockets of closed connections: what was queued before the close is sent, and what still arrives is read and
+//! dropped.
 //!
 //! A close with unread bytes resets the connection, and so do bytes that arrive after it; a reset may destroy what the
 //! other end has not read yet. So the last bytes are followed by the end of our stream only, and the socket is closed
@@ -8,11 +9,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 use crate::slots::{Ready, Slot};
 
-/// How long a closed peer's socket stays open while nothing happens, and at the most.
+/// How long a closed connection's socket stays open while nothing happens, and at the most.
 const LINGER: Span = Span::from_secs(5);
 const LONGEST: Span = Span::from_secs(60);
 /// Fewer bytes at once don't keep the socket open.
@@ -25,10 +26,10 @@ const MOST_UNSENT_BYTES: usize = 64 * 1024 * 1024;
 /// The most bytes that are read and dropped from one socket.
 const MOST_DROPPED: usize = 16 * 1024 * 1024;
 
-/// The socket of a closed peer.
+/// The socket of a closed connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
-    /// The bytes that waited for the socket when the peer was closed; `None` when all are sent.
+    /// The bytes that waited for the socket when the connection was closed; `None` when all are sent.
     pub(super) unsent: Option<usize>,
     /// How many further bytes of the socket are read.
     left: usize,
@@ -45,15 +46,15 @@ impl Closed {
     }
 }
 
-/// The sockets of a worker's closed peers.
+/// The sockets of a worker's closed connections.
 #[derive(Debug)]
 pub(crate) struct Closing {
-    /// Peers that are closed at the end of this turn, and whether their last bytes are to be received.
-    pub(super) asked: Vec<(Peer, bool)>,
+    /// ConnSlots that are closed at the end of this turn, and whether their last bytes are to be received.
+    pub(super) asked: Vec<(ConnId, bool)>,
     /// The sockets, by slot.
     pub(super) sockets: HashMap<u32, Closed>,
-    /// The peers in the order of their closes, or of when they were last seen to proceed; some may be gone.
-    pub(super) order: VecDeque<(Time, Peer)>,
+    /// The connections in the order of their closes, or of when they were last seen to proceed; some may be gone.
+    pub(super) order: VecDeque<(Time, ConnId)>,
     most_sent: usize,
     pub(super) sent: usize,
     unsent_bytes: usize,
@@ -72,11 +73,11 @@ impl Closing {
         }
     }
 
-    /// Notes that a peer, which is still open, is closed at the end of the turn.
-    pub(super) fn ask(&mut self, peer: Peer, slot: &Slot, has_last_bytes: bool) {
+    /// Notes that a connection, which is still open, is closed at the end of the turn.
+    pub(super) fn ask(&mut self, conn: ConnId, slot: &Slot, has_last_bytes: bool) {
         // Output of this turn, output of earlier ones, input that would be answered by a reset.
         let has_more = slot.has_output() || slot.owes() || slot.ready == Ready::Bytes || slot.held;
-        self.asked.push((peer, has_last_bytes || has_more));
+        self.asked.push((conn, has_last_bytes || has_more));
     }
 
     #[inline]
@@ -90,26 +91,26 @@ impl Closing {
         self.order.front().map_or(Time::NEVER, |(since, _)| *since + LINGER)
     }
 
-    /// A peer whose socket is given up now; `is_one` tells whether a peer is still there.
-    pub(super) fn due(&mut self, now: Time, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
-        while let Some((since, peer)) = self.order.front().copied()
+    /// A connection whose socket is given up now; `is_one` tells whether a connection is still there.
+    pub(super) fn due(&mut self, now: Time, is_one: impl Fn(ConnId) -> bool) -> Option<ConnId> {
+        while let Some((since, conn)) = self.order.front().copied()
             && since + LINGER <= now
         {
             self.order.pop_front();
-            let Some(closed) = self.sockets.get_mut(&peer.slot).filter(|_| is_one(peer)) else { continue };
+            let Some(closed) = self.sockets.get_mut(&conn.slot).filter(|_| is_one(conn)) else { continue };
             if !std::mem::take(&mut closed.proceeds) || closed.since + LONGEST <= now {
-                return Some(peer);
+                return Some(conn);
             }
-            self.order.push_back((now, peer));
+            self.order.push_back((now, conn));
         }
         None
     }
 
-    pub(super) fn insert(&mut self, peer: Peer, closed: Closed) {
+    pub(super) fn insert(&mut self, conn: ConnId, closed: Closed) {
         self.sent += usize::from(closed.unsent.is_none());
         self.unsent_bytes += closed.unsent.unwrap_or_default();
-        self.sockets.insert(peer.slot, closed);
-        self.order.push_back((closed.since, peer));
+        self.sockets.insert(conn.slot, closed);
+        self.order.push_back((closed.since, conn));
     }
 
     /// The other end takes bytes.
@@ -147,15 +148,15 @@ impl Closing {
         self.sockets.get(&slot).is_some_and(|closed| !closed.ended)
     }
 
-    /// A peer's socket is closed.
+    /// A connection's socket is closed.
     pub(super) fn forget(&mut self, slot: u32) {
         let Some(closed) = self.sockets.remove(&slot) else { return };
         self.sent -= usize::from(closed.unsent.is_none());
         self.unsent_bytes -= closed.unsent.unwrap_or_default();
     }
 
-    /// The peer to close next, where there are too many.
-    pub(super) fn surplus(&self, is_one: impl Fn(Peer) -> bool) -> Option<Peer> {
+    /// The connection to close next, where there are too many.
+    pub(super) fn surplus(&self, is_one: impl Fn(ConnId) -> bool) -> Option<ConnId> {
         let unsent = self.sockets.len() - self.sent;
         let too_much = unsent > MOST_UNSENT || unsent > 1 && self.unsent_bytes > MOST_UNSENT_BYTES;
         let sent = match (self.sent > self.most_sent, too_much) {
@@ -163,8 +164,8 @@ impl Closing {
             (false, true) => false,
             (false, false) => return None,
         };
-        let is = |peer: Peer| self.sockets.get(&peer.slot).is_some_and(|closed| closed.unsent.is_none() == sent);
-        self.order.iter().map(|(_, peer)| *peer).find(|peer| is(*peer) && is_one(*peer))
+        let is = |conn: ConnId| self.sockets.get(&conn.slot).is_some_and(|closed| closed.unsent.is_none() == sent);
+        self.order.iter().map(|(_, conn)| *conn).find(|conn| is(*conn) && is_one(*conn))
     }
 }
 
@@ -183,9 +184,9 @@ mod tests {
     /// Closes what is too much, as a port does.
     fn reduce(closing: &mut Closing) -> Vec<u32> {
         let mut gone = Vec::new();
-        while let Some(peer) = closing.surplus(|_| true) {
-            closing.forget(peer.slot);
-            gone.push(peer.slot);
+        while let Some(conn) = closing.surplus(|_| true) {
+            closing.forget(conn.slot);
+            gone.push(conn.slot);
         }
         gone
     }
@@ -193,8 +194,8 @@ mod tests {
     #[test]
     fn the_oldest_that_have_sent_everything_make_room_and_displace_none_that_have_not() {
         let mut closing = Closing::new(10);
-        (0..5).for_each(|slot| closing.insert(Peer::new(slot, 0), closed(Some(1000))));
-        (5..20).for_each(|slot| closing.insert(Peer::new(slot, 0), closed(None)));
+        (0..5).for_each(|slot| closing.insert(ConnId::new(slot, 0), closed(Some(1000))));
+        (5..20).for_each(|slot| closing.insert(ConnId::new(slot, 0), closed(None)));
         assert_eq!(reduce(&mut closing), [5, 6, 7, 8, 9]);
         assert_eq!(closing.note_sent(0), Some(false));
         assert_eq!(closing.note_sent(0), None, "that is known");
@@ -205,11 +206,11 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_in_bytes_and_in_number_but_for_the_last() {
         let mut closing = Closing::new(1);
-        closing.insert(Peer::new(0, 0), closed(Some(2 * MOST_UNSENT_BYTES)));
+        closing.insert(ConnId::new(0, 0), closed(Some(2 * MOST_UNSENT_BYTES)));
         assert!(reduce(&mut closing).is_empty());
-        closing.insert(Peer::new(1, 0), closed(Some(1)));
+        closing.insert(ConnId::new(1, 0), closed(Some(1)));
         assert_eq!(reduce(&mut closing), [0]);
-        (2..MOST_UNSENT as u32 + 3).for_each(|slot| closing.insert(Peer::new(slot, 0), closed(Some(1))));
+        (2..MOST_UNSENT as u32 + 3).for_each(|slot| closing.insert(ConnId::new(slot, 0), closed(Some(1))));
         assert_eq!(reduce(&mut closing), [1, 2]);
         (0..MOST_UNSENT as u32 + 3).for_each(|slot| closing.forget(slot));
         assert_eq!((closing.sent, closing.unsent_bytes), (0, 0));
@@ -219,9 +220,9 @@ mod tests {
     fn each_is_given_up_when_its_time_has_passed() {
         let mut closing = Closing::new(1);
         assert_eq!(closing.deadline(), Time::NEVER);
-        let due = |closing: &mut Closing, now| closing.due(now, |_| true).map(|peer| peer.slot);
-        closing.insert(Peer::new(7, 3), closed(None));
-        closing.insert(Peer::new(8, 3), Closed::new(Some(1), false, at(2)));
+        let due = |closing: &mut Closing, now| closing.due(now, |_| true).map(|conn| conn.slot);
+        closing.insert(ConnId::new(7, 3), closed(None));
+        closing.insert(ConnId::new(8, 3), Closed::new(Some(1), false, at(2)));
         assert_eq!(closing.deadline(), at(1) + LINGER);
         assert_eq!(due(&mut closing, at(1)), None);
         assert_eq!(due(&mut closing, at(1) + LINGER), Some(7));
@@ -232,23 +233,23 @@ mod tests {
     #[test]
     fn one_that_proceeds_has_more_time_and_not_for_ever() {
         let mut closing = Closing::new(1);
-        closing.insert(Peer::new(7, 3), closed(Some(1)));
+        closing.insert(ConnId::new(7, 3), closed(Some(1)));
         let mut now = at(1);
         let given_up = (0..100).find_map(|_| {
             now = now + LINGER;
             closing.note_taken(7);
             closing.due(now, |_| true)
         });
-        assert_eq!((given_up, now), (Some(Peer::new(7, 3)), at(1) + LONGEST));
-        closing.insert(Peer::new(8, 3), Closed::new(None, false, now));
+        assert_eq!((given_up, now), (Some(ConnId::new(7, 3)), at(1) + LONGEST));
+        closing.insert(ConnId::new(8, 3), Closed::new(None, false, now));
         assert!(closing.note_dropped(8, 1));
-        assert_eq!(closing.due(now + LINGER, |_| true), Some(Peer::new(8, 3)), "a byte keeps nothing open");
+        assert_eq!(closing.due(now + LINGER, |_| true), Some(ConnId::new(8, 3)), "a byte keeps nothing open");
     }
 
     #[test]
     fn a_socket_that_sends_without_end_is_read_to_a_limit() {
         let mut closing = Closing::new(1);
-        closing.insert(Peer::new(0, 0), closed(None));
+        closing.insert(ConnId::new(0, 0), closed(None));
         assert!(closing.note_dropped(0, MOST_DROPPED) && !closing.note_dropped(0, 1));
         assert!(!closing.note_end(1) || closing.sockets.len() == 1);
     }

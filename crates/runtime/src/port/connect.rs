@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mio::net::UnixStream;
-use weir_base::{Host, Peer, Span, Target};
+use weir_base::{ConnId, Host, Span, Target};
 
 use super::Port;
 use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
@@ -24,34 +24,34 @@ const FULL_QUEUE: Span = Span::from_millis(10);
 
 impl Port {
     /// Begins a connect.
-    pub(crate) fn begin_connect(&mut self, to: &Target) -> Peer {
-        let peer = self.peers.insert(None, Stage::Connecting);
+    pub(crate) fn begin_connect(&mut self, to: &Target) -> ConnId {
+        let conn = self.conns.insert(None, Stage::Connecting);
         let attempt = match &to.host {
             Host::Ip(ip) => tcp(vec![SocketAddr::new(*ip, to.port)], false),
-            Host::Name(name) => self.by_name(peer, name, to.port),
+            Host::Name(name) => self.by_name(conn, name, to.port),
             Host::SocketDir(dir) => Attempt::Unix(socket_path(dir, to.port)),
         };
-        self.connects.attempts.insert(peer.slot, attempt);
-        self.try_connect(peer, None);
-        peer
+        self.connects.attempts.insert(conn.slot, attempt);
+        self.try_connect(conn, None);
+        conn
     }
 
     /// A connect by name: at once if the addresses are cached, otherwise after a look-up.
-    fn by_name(&mut self, peer: Peer, name: &str, port: u16) -> Attempt {
+    fn by_name(&mut self, conn: ConnId, name: &str, port: u16) -> Attempt {
         let now = self.now;
         if let Some(known) = self.connects.known.get_mut(name).filter(|known| known.until > now) {
             match known.attempt(port) {
                 Ok(attempt) => return attempt,
-                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(conn, error)),
             }
             return Attempt::LookUp;
         }
-        self.ask_for(name.into(), Some((peer, port)));
+        self.ask_for(name.into(), Some((conn, port)));
         Attempt::LookUp
     }
 
-    /// Starts a look-up, for a peer that waits, or for the engine alone.
-    pub(crate) fn ask_for(&mut self, name: Arc<str>, waiting: Option<(Peer, u16)>) {
+    /// Starts a look-up, for a connection that waits, or for the engine alone.
+    pub(crate) fn ask_for(&mut self, name: Arc<str>, waiting: Option<(ConnId, u16)>) {
         let asked = &mut self.connects.asked;
         if let Some((_, others)) = asked.iter_mut().find(|(asked, _)| *asked == name) {
             return others.extend(waiting);
@@ -76,28 +76,28 @@ impl Port {
         let mut answer = KnownName { addresses: found.addresses, until: now + found.ttl, turn };
         // The engine receives the answer before the results of the connects.
         self.pending.push_back(PendingInput::Resolved(name.clone(), addresses, found.ttl));
-        for (peer, port) in waiting {
+        for (conn, port) in waiting {
             // Some may have been closed meanwhile.
-            if self.peers.live(peer).is_none() {
+            if self.conns.live(conn).is_none() {
                 continue;
             }
             match answer.attempt(port) {
                 Ok(attempt) => {
-                    self.connects.attempts.insert(peer.slot, attempt);
-                    self.try_connect(peer, None);
+                    self.connects.attempts.insert(conn.slot, attempt);
+                    self.try_connect(conn, None);
                 }
-                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(conn, error)),
             }
         }
         self.connects.known.insert(name, answer);
     }
 
     /// The next step of a connect: the next address, or the Unix socket again. `error` is that of the last step.
-    pub(crate) fn try_connect(&mut self, peer: Peer, mut error: Option<io::Error>) {
-        if self.peers.live(peer).is_none() {
+    pub(crate) fn try_connect(&mut self, conn: ConnId, mut error: Option<io::Error>) {
+        if self.conns.live(conn).is_none() {
             return;
         }
-        let Some(attempt) = self.connects.attempts.get_mut(&peer.slot) else { return };
+        let Some(attempt) = self.connects.attempts.get_mut(&conn.slot) else { return };
         let mut failed = None;
         let keepalive = self.keepalive;
         let opened = loop {
@@ -118,44 +118,44 @@ impl Port {
             }
         };
         match opened {
-            Ok(socket) => self.connecting(peer, socket),
+            Ok(socket) => self.connecting(conn, socket),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.later.push(Reverse((self.now + FULL_QUEUE, peer)));
+                self.later.push(Reverse((self.now + FULL_QUEUE, conn)));
             }
             Err(error) => {
                 let error = failed.unwrap_or_else(|| error.to_string());
-                self.pending.push_back(PendingInput::ConnectFailed(peer, error));
+                self.pending.push_back(PendingInput::ConnectFailed(conn, error));
             }
         }
     }
 
-    fn connecting(&mut self, peer: Peer, socket: Socket) {
-        let Some(slot) = self.peers.live(peer) else { return };
+    fn connecting(&mut self, conn: ConnId, socket: Socket) {
+        let Some(slot) = self.conns.live(conn) else { return };
         slot.socket = Some(socket);
         slot.watch = Watch::Nothing;
-        self.watch(peer, Watch::Both);
+        self.watch(conn, Watch::Both);
     }
 
-    /// Handles an event of a peer that connects: it has succeeded, failed, or the event means nothing yet.
-    pub(crate) fn connect_progress(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.live(peer) else { return };
+    /// Handles an event of a connection that connects: it has succeeded, failed, or the event means nothing yet.
+    pub(crate) fn connect_progress(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.live(conn) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
         match outcome(socket) {
             Ok(()) => {
                 let remote = remote_address(socket);
-                let local = local_name(socket, self.connects.attempts.remove(&peer.slot));
+                let local = local_name(socket, self.connects.attempts.remove(&conn.slot));
                 slot.stage = Stage::Open;
                 let waits = slot.backlog != NONE;
-                self.begin_reading(peer);
-                self.pending.push_back(PendingInput::Connected(peer, local, remote));
+                self.begin_reading(conn);
+                self.pending.push_back(PendingInput::Connected(conn, local, remote));
                 if waits {
-                    self.drain(peer);
+                    self.drain(conn);
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::WouldBlock) => {}
             Err(error) => {
                 slot.socket = None;
-                self.try_connect(peer, Some(error));
+                self.try_connect(conn, Some(error));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_config::Dns;
 
 /// A connect under way.
@@ -21,14 +21,14 @@ pub(super) enum Attempt {
     Unix(PathBuf),
 }
 
-/// The peers that wait for a name, each with its port.
-pub(super) type Waiting = Vec<(Peer, u16)>;
+/// The connections that wait for a name, each with its port.
+pub(super) type Waiting = Vec<(ConnId, u16)>;
 
 /// All connects under way in a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connects {
     pub(super) attempts: HashMap<u32, Attempt>,
-    /// Look-ups under way, each with the peers that wait for it. Connects to the same name share one look-up.
+    /// Look-ups under way, each with the connections that wait for it. Connects to the same name share one look-up.
     pub(super) asked: Vec<(Arc<str>, Waiting)>,
     /// Cached answers. As many as the configuration has names, and a few of its past.
     pub(super) known: HashMap<Arc<str>, KnownName>,
@@ -50,18 +50,18 @@ pub(super) const MOST_KNOWN: usize = 1024;
 
 impl Connects {
     /// Applies DNS settings. If they change, the cache is cleared.
-    pub(crate) fn adopt(&mut self, dns: &Dns) {
+    pub(crate) fn apply_config(&mut self, dns: &Dns) {
         if *self.dns != *dns {
             self.dns = Arc::new(dns.clone());
             self.known.clear();
         }
     }
 
-    /// Drops the attempt of a closed peer.
+    /// Drops the attempt of a closed connection.
     #[inline]
-    pub(crate) fn forget(&mut self, peer: Peer) {
+    pub(crate) fn forget(&mut self, conn: ConnId) {
         if !self.attempts.is_empty() {
-            self.attempts.remove(&peer.slot);
+            self.attempts.remove(&conn.slot);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The runtime's half of `weir_engine::port`: carries out the engine's calls with sockets.
 //!
 //! Owns the worker's sockets and their state. During a turn the engine's calls are noted; [`Port::finish`] carries
-//! them out: one gathered write for each peer, then closes, then detaches. Their results wait in `pending`, and each
-//! is delivered in a turn of its own. Decides nothing.
+//! them out: one gathered write for each connection, then closes, then detaches. Their results wait in `pending`, and
+//! each is delivered in a turn of its own. Decides nothing.
 
 mod accept;
 mod closed;
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use mio::event::Event;
 use mio::{Interest, Poll};
-use weir_base::{Peer, Slab, Target, Time, WorkerId};
+use weir_base::{ConnId, Slab, Target, Time, WorkerId};
 use weir_config::{Config, Keepalive};
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
@@ -35,38 +35,38 @@ use crate::listen::Listening;
 use crate::mailbox::{Handoff, Inbox, WorkerMessage};
 use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
-use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, Watch, token};
+use crate::slots::{ConnSlots, NONE, Outgoing, Reader, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
-use crate::takeover::Given;
 use crate::tls::{Tls, TlsState};
+use crate::upgrade::ExportMessage;
 use closing::Closing;
 pub(crate) use connects::Connects;
 use pace::Pace;
 pub(crate) use pending::PendingInput;
 pub use ring_io::MakeRing;
-pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, peer_of};
+pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, conn_of};
 
 /// The sockets of one worker, and their state.
 pub(crate) struct Port {
     pub(crate) me: WorkerId,
     pub(crate) shared: Shared,
     pub(crate) poll: Poll,
-    pub(crate) peers: Peers,
+    pub(crate) conns: ConnSlots,
     pub(crate) output: Output,
     pub(crate) backlogs: Backlogs,
-    /// The TLS state of encrypted peers.
+    /// The TLS state of encrypted connections.
     pub(crate) tls: Slab<Tls>,
     pub(crate) tls_state: TlsState,
     /// Inputs for the engine, in order.
     pub(crate) pending: VecDeque<PendingInput>,
-    /// Peers to read without an event: their last read did not reach the end.
-    pub(crate) runnable: VecDeque<Peer>,
+    /// ConnSlots to read without an event: their last read did not reach the end.
+    pub(crate) runnable: VecDeque<ConnId>,
     pub(crate) closing: Closing,
     /// The log must be written before this turn's output is sent.
     settles: bool,
-    detaching: Vec<Peer>,
+    detaching: Vec<ConnId>,
     /// Connects to repeat.
-    pub(crate) later: BinaryHeap<Reverse<(Time, Peer)>>,
+    pub(crate) later: BinaryHeap<Reverse<(Time, ConnId)>>,
     pub(crate) ring_io: RingIo,
     pub(crate) pace: Pace,
     pub(crate) connects: Connects,
@@ -91,7 +91,7 @@ impl Port {
             asking: HelperQueues::new(inbox.me, shared.helpers.clone()),
             shared,
             poll,
-            peers: Peers::new(),
+            conns: ConnSlots::new(),
             output: Output::default(),
             backlogs: Backlogs::default(),
             tls: Slab::default(),
@@ -136,26 +136,26 @@ impl Port {
     fn flush(&mut self, input: &[u8]) {
         let mut i = 0;
         while let Some(touched) = self.output.touched(i) {
-            self.flush_peer(touched, input);
+            self.flush_conn(touched, input);
             i += 1;
         }
         self.output.clear();
     }
 
     #[inline]
-    fn flush_peer(&mut self, touched: Touched, input: &[u8]) {
-        let Some(slot) = self.peers.get(touched.peer) else { return };
+    fn flush_conn(&mut self, touched: Touched, input: &[u8]) {
+        let Some(slot) = self.conns.get(touched.conn) else { return };
         slot.touched = NONE;
         if slot.tls != NONE {
             let output = std::mem::take(&mut self.output);
-            self.flush_sealed(touched.peer, output.unwritten(touched, input));
+            self.flush_sealed(touched.conn, output.unwritten(touched, input));
             self.output = output;
             return;
         }
         let open = slot.backlog == NONE && writes(slot);
         if open && self.ring_io.on {
             let rest = self.output.unwritten(touched, input);
-            if self.ring_io.stage(touched.peer, slot, rest.pieces()) {
+            if self.ring_io.stage(touched.conn, slot, rest.pieces()) {
                 return;
             }
         }
@@ -164,7 +164,7 @@ impl Port {
             (true, Some(socket)) => match self.output.write(touched, input, socket) {
                 Ok(rest) if rest.is_empty() => return,
                 Ok(rest) => rest,
-                Err(_) => return self.fail_peer(touched.peer),
+                Err(_) => return self.fail_conn(touched.conn),
             },
             _ => self.output.unwritten(touched, input),
         };
@@ -173,111 +173,111 @@ impl Port {
         }
         let first = slot.backlog == NONE;
         let kept = self.backlogs.keep(slot, rest.pieces());
-        self.kept(touched.peer, first, kept);
+        self.kept(touched.conn, first, kept);
     }
 
-    /// Writes bytes to a peer's socket, unencrypted, behind its backlog.
-    pub(crate) fn deliver(&mut self, peer: Peer, mut bytes: &[u8]) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Writes bytes to a connection's socket, unencrypted, behind its backlog.
+    pub(crate) fn deliver(&mut self, conn: ConnId, mut bytes: &[u8]) {
+        let Some(slot) = self.conns.get(conn) else { return };
         let first = slot.backlog == NONE;
         let open = first && writes(slot);
-        if open && self.ring_io.on && self.ring_io.stage(peer, slot, std::iter::once(bytes)) {
+        if open && self.ring_io.on && self.ring_io.stage(conn, slot, std::iter::once(bytes)) {
             return;
         }
         if let (true, Outgoing::Nothing, Some(socket)) = (open, slot.outgoing, slot.socket.as_mut()) {
             match take(|| socket.write(bytes)) {
                 Ok(taken) => bytes = &bytes[taken..],
-                Err(_) => return self.fail_peer(peer),
+                Err(_) => return self.fail_conn(conn),
             }
         }
         if bytes.is_empty() || slot.ready == Ready::Broken || slot.stage == Stage::Detached {
             return;
         }
         let kept = self.backlogs.keep(slot, std::iter::once(bytes));
-        self.kept(peer, first, kept);
+        self.kept(conn, first, kept);
     }
 
-    /// A peer has a backlog: `first`: a new one; `kept`: it is within the limit.
-    pub(crate) fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
+    /// A connection has a backlog: `first`: a new one; `kept`: it is within the limit.
+    pub(crate) fn kept(&mut self, conn: ConnId, first: bool, kept: bool) {
         if !kept {
-            self.shared.log.line(Level::Error, format_args!("{peer:?}: too many bytes wait for one peer"));
-            self.fail_peer(peer);
+            self.shared.log.line(Level::Error, format_args!("{conn:?}: too many bytes wait for one connection"));
+            self.fail_conn(conn);
         } else if first {
-            self.pending.push_back(PendingInput::Blocked(peer));
-            self.watch(peer, Watch::Both);
+            self.pending.push_back(PendingInput::Blocked(conn));
+            self.watch(conn, Watch::Both);
         }
     }
 
-    /// A write failed. Bytes that have arrived are still read; then the peer is closed.
-    pub(crate) fn fail_peer(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// A write failed. Bytes that have arrived are still read; then the connection is closed.
+    pub(crate) fn fail_conn(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
         slot.ready = Ready::Broken;
         if slot.stage == Stage::Lingering {
-            self.drop_peer(peer);
+            self.drop_conn(conn);
         } else {
-            self.enqueue(peer);
+            self.enqueue(conn);
         }
     }
 
-    /// Queues a peer to be read without an event.
-    pub(crate) fn enqueue(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Queues a connection to be read without an event.
+    pub(crate) fn enqueue(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         if !std::mem::replace(&mut slot.queued, true) {
-            self.runnable.push_back(peer);
+            self.runnable.push_back(conn);
         }
     }
 
     fn finish_detaching(&mut self) {
         let mut asked = std::mem::take(&mut self.detaching);
-        asked.drain(..).for_each(|peer| self.take_out(peer));
+        asked.drain(..).for_each(|conn| self.take_out(conn));
         self.detaching = asked;
     }
 
-    /// Detaches a peer that is to leave, as soon as its backlog is empty.
-    pub(crate) fn take_out(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.live(peer) else { return };
+    /// Detaches a connection that is to leave, as soon as its backlog is empty.
+    pub(crate) fn take_out(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.live(conn) else { return };
         if slot.stage != Stage::Detaching || slot.owes() || slot.ready == Ready::Broken {
             return;
         }
         match slot.reader {
-            Reader::Ring | Reader::Leaving => return self.leave_ring(peer),
+            Reader::Ring | Reader::Leaving => return self.leave_ring(conn),
             Reader::Paced => slot.reader = Reader::Epoll,
             Reader::Epoll => {}
         }
         slot.stage = Stage::Detached;
-        self.watch(peer, Watch::Nothing);
-        self.pending.push_back(PendingInput::Detached(peer));
+        self.watch(conn, Watch::Nothing);
+        self.pending.push_back(PendingInput::Detached(conn));
     }
 
-    /// Writes a peer's backlog to its socket, which has room again.
-    pub(crate) fn drain(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Writes a connection's backlog to its socket, which has room again.
+    pub(crate) fn drain(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         if slot.backlog == NONE || slot.outgoing != Outgoing::Nothing || !writes(slot) {
             return;
         }
         let stage = slot.stage;
         match self.backlogs.offer(slot) {
             Ok(Offer::Waits) => {
-                self.watch(peer, Watch::Both);
+                self.watch(conn, Watch::Both);
                 if stage == Stage::Lingering {
-                    self.closing.note_taken(peer.slot);
+                    self.closing.note_taken(conn.slot);
                 }
             }
-            Ok(Offer::Drained) if stage == Stage::Lingering => self.note_progress(peer),
+            Ok(Offer::Drained) if stage == Stage::Lingering => self.note_progress(conn),
             Ok(Offer::Drained) => {
-                self.watch(peer, Watch::Reads);
-                self.pending.push_back(PendingInput::Drained(peer));
-                self.take_out(peer);
+                self.watch(conn, Watch::Reads);
+                self.pending.push_back(PendingInput::Drained(conn));
+                self.take_out(conn);
             }
-            Err(_) => self.fail_peer(peer),
+            Err(_) => self.fail_conn(conn),
         }
     }
 
-    /// Sets what epoll watches a peer's socket for; bytes that the ring receives are left out.
-    pub(crate) fn watch(&mut self, peer: Peer, watch: Watch) {
+    /// Sets what epoll watches a connection's socket for; bytes that the ring receives are left out.
+    pub(crate) fn watch(&mut self, conn: ConnId, watch: Watch) {
         let registry = self.poll.registry();
-        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(slot) = self.conns.get(conn) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
         // A TCP socket that was full once stays watched for room: that costs nothing, as the kernel reports room only
         // after a refusal. A Unix socket would cause an event at each read of the other end.
@@ -288,22 +288,22 @@ impl Port {
             return;
         }
         let result = match (slot.watch, interest(watch)) {
-            (Watch::Nothing, Some(interest)) => socket.register(registry, token(peer), interest),
-            (_, Some(interest)) => socket.reregister(registry, token(peer), interest),
+            (Watch::Nothing, Some(interest)) => socket.register(registry, token(conn), interest),
+            (_, Some(interest)) => socket.reregister(registry, token(conn), interest),
             (_, None) => socket.deregister(registry),
         };
         slot.watch = watch;
         if let Err(error) = result {
-            self.shared.log.line(Level::Error, format_args!("{peer:?}: could not be watched: {error}"));
-            self.fail_peer(peer);
+            self.shared.log.line(Level::Error, format_args!("{conn:?}: could not be watched: {error}"));
+            self.fail_conn(conn);
         }
     }
 
     /// Adds a new socket to the table and watches it for bytes.
-    pub(crate) fn adopt(&mut self, socket: Socket) -> Peer {
-        let peer = self.peers.insert(Some(socket), Stage::Open);
-        self.begin_reading(peer);
-        peer
+    pub(crate) fn add_socket(&mut self, socket: Socket) -> ConnId {
+        let conn = self.conns.insert(Some(socket), Stage::Open);
+        self.begin_reading(conn);
+        conn
     }
 
     /// A wait has ended: the worker handles what has come.
@@ -320,45 +320,45 @@ impl Port {
     }
 
     /// Adds a socket from another worker to the table, with its TLS session.
-    pub(crate) fn adopt_handoff(&mut self, handoff: Handoff) -> Peer {
-        let peer = self.adopt(handoff.socket);
-        let Some(slot) = self.peers.get(peer) else { return peer };
+    pub(crate) fn add_handoff(&mut self, handoff: Handoff) -> ConnId {
+        let conn = self.add_socket(handoff.socket);
+        let Some(slot) = self.conns.get(conn) else { return conn };
         if !handoff.held.is_empty() {
-            self.ring_io.hold(peer, slot, &handoff.held);
-            self.enqueue(peer);
+            self.ring_io.hold(conn, slot, &handoff.held);
+            self.enqueue(conn);
         }
-        let (Some(tls), Some(slot)) = (handoff.tls, self.peers.get(peer)) else { return peer };
+        let (Some(tls), Some(slot)) = (handoff.tls, self.conns.get(conn)) else { return conn };
         let early = tls.has_early();
         slot.tls = self.tls.insert(tls);
         if early {
             // Bytes that are decrypted already cause no event.
             slot.ready = Ready::Bytes;
-            self.enqueue(peer);
+            self.enqueue(conn);
         }
-        peer
+        conn
     }
 
     /// Takes a detached socket out of the table, with its encryption.
-    fn take_detached(&mut self, peer: Peer) -> Option<Handoff> {
-        if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
-            let Removed { socket, tls, .. } = self.peers.remove(peer)?;
-            let held = self.ring_io.take_held(peer.slot);
+    fn take_detached(&mut self, conn: ConnId) -> Option<Handoff> {
+        if self.conns.live(conn).is_some_and(|slot| slot.stage == Stage::Detached) {
+            let Removed { socket, tls, .. } = self.conns.remove(conn)?;
+            let held = self.ring_io.take_held(conn.slot);
             return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
         }
-        self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
+        self.shared.log.line(Level::Error, format_args!("{conn:?}: can't be posted, it is not detached"));
         None
     }
 
-    /// Forgets a peer and closes its socket.
-    pub(crate) fn drop_peer(&mut self, peer: Peer) {
-        let Some(Removed { socket, backlog, tls, held, reader }) = self.peers.remove(peer) else { return };
-        self.forget_ring_io(peer, reader, held);
+    /// Forgets a connection and closes its socket.
+    pub(crate) fn drop_conn(&mut self, conn: ConnId) {
+        let Some(Removed { socket, backlog, tls, held, reader }) = self.conns.remove(conn) else { return };
+        self.forget_ring_io(conn, reader, held);
         self.backlogs.drop(backlog);
         if tls != NONE {
-            self.forget_tls(peer, tls);
+            self.forget_tls(conn, tls);
         }
-        self.connects.forget(peer);
-        self.closing.forget(peer.slot);
+        self.connects.forget(conn);
+        self.closing.forget(conn.slot);
         if socket.is_some_and(|socket| self.close_socket(socket)) {
             self.room();
         }
@@ -374,8 +374,8 @@ impl Port {
 
     /// Notes an event of a socket; `true` if its bytes are to be read now.
     #[inline]
-    pub(crate) fn note(&mut self, peer: Peer, event: &Event) -> bool {
-        let Some(slot) = self.peers.get(peer) else { return false };
+    pub(crate) fn note(&mut self, conn: ConnId, event: &Event) -> bool {
+        let Some(slot) = self.conns.get(conn) else { return false };
         if slot.stage == Stage::Connecting {
             return false;
         }
@@ -386,29 +386,29 @@ impl Port {
             slot.ready = slot.ready.max(ready);
         }
         if slot.reads() {
-            // A queued peer is read from the run queue.
+            // A queued connection is read from the run queue.
             return slot.ready != Ready::Nothing && !slot.queued;
         }
         match slot.stage {
-            Stage::Lingering if event.is_error() => self.drop_peer(peer),
-            Stage::Lingering if slot.ready != Ready::Nothing => self.enqueue(peer),
-            // An error is delivered to the engine also for a paused peer.
-            Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
+            Stage::Lingering if event.is_error() => self.drop_conn(conn),
+            Stage::Lingering if slot.ready != Ready::Nothing => self.enqueue(conn),
+            // An error is delivered to the engine also for a paused connection.
+            Stage::Open | Stage::Detaching if event.is_error() => self.fail_conn(conn),
             // The end of its stream is delivered, too.
-            Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
+            Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(conn),
             _ => {}
         }
         false
     }
 
-    /// The slot of the peer that the engine names.
+    /// The slot of the connection that the engine names.
     #[inline]
-    fn output_to(&mut self, peer: Peer) -> Option<(&mut Output, &mut Slot)> {
-        Some((&mut self.output, self.peers.live(peer)?))
+    fn output_to(&mut self, conn: ConnId) -> Option<(&mut Output, &mut Slot)> {
+        Some((&mut self.output, self.conns.live(conn)?))
     }
 }
 
-/// Whether a peer's socket accepts bytes now.
+/// Whether a connection's socket accepts bytes now.
 #[inline]
 fn writes(slot: &Slot) -> bool {
     matches!(slot.stage, Stage::Open | Stage::Detaching | Stage::Lingering) && slot.ready != Ready::Broken
@@ -425,20 +425,20 @@ fn interest(watch: Watch) -> Option<Interest> {
 
 impl Io for Port {
     #[inline]
-    fn forward(&mut self, to: Peer, range: Range<usize>) {
+    fn forward(&mut self, to: ConnId, range: Range<usize>) {
         if let Some((output, slot)) = self.output_to(to) {
             output.forward(to, slot, range);
         }
     }
 
     #[inline]
-    fn send(&mut self, to: Peer, bytes: &[u8]) {
+    fn send(&mut self, to: ConnId, bytes: &[u8]) {
         if let Some((output, slot)) = self.output_to(to) {
             output.send(to, slot, bytes);
         }
     }
 
-    fn connect(&mut self, to: &Target) -> Peer {
+    fn connect(&mut self, to: &Target) -> ConnId {
         self.begin_connect(to)
     }
 
@@ -446,47 +446,47 @@ impl Io for Port {
         self.ask_for(name.clone(), None);
     }
 
-    fn close(&mut self, peer: Peer) {
-        self.ask_close(peer, false);
+    fn close(&mut self, conn: ConnId) {
+        self.ask_close(conn, false);
     }
 
-    fn close_after_error(&mut self, peer: Peer) {
-        self.ask_close(peer, true);
+    fn close_after_error(&mut self, conn: ConnId) {
+        self.ask_close(conn, true);
     }
 
     #[inline]
-    fn pause(&mut self, peer: Peer) {
-        if let Some(slot) = self.peers.live(peer) {
+    fn pause(&mut self, conn: ConnId) {
+        if let Some(slot) = self.conns.live(conn) {
             slot.paused = true;
         }
     }
 
     #[inline]
-    fn resume(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.live(peer) else { return };
+    fn resume(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.live(conn) else { return };
         slot.paused = false;
         if slot.ready != Ready::Nothing {
-            self.enqueue(peer);
+            self.enqueue(conn);
         }
     }
 
-    fn detach(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.live(peer) else { return };
+    fn detach(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.live(conn) else { return };
         if slot.stage == Stage::Open {
             slot.stage = Stage::Detaching;
-            self.detaching.push(peer);
+            self.detaching.push(conn);
         }
     }
 
-    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        let socket = socket.and_then(|peer| self.take_detached(peer));
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<ConnId>) {
+        let socket = socket.and_then(|conn| self.take_detached(conn));
         if !self.inbox.send(to, WorkerMessage::Message { from: self.me, message, socket }) {
             self.shared.log.line(Level::Error, format_args!("a message to worker {} was lost", to.0));
         }
     }
 
-    fn help(&mut self, job: u64, work: Work) {
-        self.asking.help(job, work);
+    fn submit_job(&mut self, job: u64, work: Work) {
+        self.asking.submit_job(job, work);
     }
 
     fn logs(&self, level: Level) -> bool {
@@ -495,26 +495,26 @@ impl Io for Port {
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
         // A client that is refused, and a console whose command fails, must not know it before the log has the reason.
-        let least = if matches!(about, About::Peer { .. }) { Level::Warning } else { Level::Error };
+        let least = if matches!(about, About::Connection { .. }) { Level::Warning } else { Level::Error };
         self.settles |= level >= least;
         self.shared.log.about(level, about, text);
     }
 
-    fn adopt(&mut self, config: &Arc<Config>) {
+    fn apply_config(&mut self, config: &Arc<Config>) {
         if self.me == WorkerId(0) {
             self.shared.log.follow(&config.log);
             // Both RELOAD and HUP reopen the log's file, as in PgBouncer.
             self.shared.log.reopen();
         }
         self.keepalive = config.listen.keepalive;
-        self.adopt_listening(&config.listen);
-        self.shared.tls_contexts.adopt(config);
-        self.connects.adopt(&config.dns);
+        self.apply_listen(&config.listen);
+        self.shared.tls_contexts.apply_config(config);
+        self.connects.apply_config(&config.dns);
     }
 
-    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
+    fn start_tls(&mut self, conn: ConnId, handshake: Handshake) {
         // Begun at the end of the turn, after its unencrypted output.
-        self.tls_state.asked.push((peer, handshake));
+        self.tls_state.asked.push((conn, handshake));
     }
 
     fn accept(&mut self, on: bool) {
@@ -528,28 +528,28 @@ impl Io for Port {
         self.shared.control_queue.answer(number, response);
     }
 
-    fn hand_over_begins(&mut self, answer: Result<u64, &'static str>) {
-        self.shared.giver.send(Given::Begins(answer));
+    fn upgrade_prepared(&mut self, answer: Result<u64, &'static str>) {
+        self.shared.exports.send(ExportMessage::Begins(answer));
     }
 
-    fn hand_over(&mut self, route: u64, value: Vec<u8>, socket: Option<Peer>) {
+    fn export(&mut self, route: u64, value: Vec<u8>, socket: Option<ConnId>) {
         let (from, named) = (self.me, socket.is_some());
-        let socket = socket.and_then(|peer| self.take_detached(peer));
+        let socket = socket.and_then(|conn| self.take_detached(conn));
         if socket.is_some() == named {
-            self.shared.giver.send(Given::Value { from, route, value, socket });
+            self.shared.exports.send(ExportMessage::Value { from, route, value, socket });
         }
     }
 
-    fn hand_over_left(&mut self, left: usize) {
-        self.shared.giver.send(Given::Left(left));
+    fn exports_left(&mut self, left: usize) {
+        self.shared.exports.send(ExportMessage::Left(left));
     }
 
-    fn cancel_at_predecessor(&mut self, pid: u32, secret: &[u8]) {
-        self.shared.inflow.cancel(pid, secret);
+    fn cancel_at_old_process(&mut self, pid: u32, secret: &[u8]) {
+        self.shared.old_process_link.cancel(pid, secret);
     }
 
-    fn vacated(&mut self) {
-        self.shared.ending.vacated().store(true, Ordering::Release);
+    fn shared_servers_ended(&mut self) {
+        self.shared.ending.shared_servers_ended().store(true, Ordering::Release);
     }
 
     fn exit(&mut self, status: i32) {

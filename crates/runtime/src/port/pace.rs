@@ -1,15 +1,15 @@
-//! Bulk transfers: which peers send one, and when their sockets are read.
+//! Bulk transfers: which connections send one, and when their sockets are read.
 //!
 //! A server sends a large result in pieces of 8 KiB. A worker that reads each piece when it arrives makes four calls to
 //! the kernel for it, and wakes up once. So a socket that sends fast, for a while, is read at intervals: bytes gather
 //! in its buffer, and a read returns many pieces at once. Between reads neither epoll nor the ring reports its bytes.
 //!
-//! Owns the peers that are read at intervals, and the bytes of those that may be next; `paced` reads them. Invariants:
-//! a peer that is not read from (a slow reader has paused it) is not read at intervals either: epoll watches it, so
-//! that its end is noticed. The first read that finds little ends the intervals, so the last bytes of a transfer wait
-//! for at most [`INTERVAL`].
+//! Owns the connections that are read at intervals, and the bytes of those that may be next; `paced` reads them.
+//! Invariants: a connection that is not read from (a slow reader has paused it) is not read at intervals either: epoll
+//! watches it, so that its end is noticed. The first read that finds little ends the intervals, so the last bytes of a
+//! transfer wait for at most [`INTERVAL`].
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{ConnId, Span, Time};
 
 /// A read of at least this many bytes may be a part of a bulk transfer: a ring's buffer.
 pub(super) const LARGE: usize = 4096;
@@ -21,13 +21,13 @@ const BEGIN: (u32, Span) = (512 * 1024, Span::from_millis(5));
 pub(super) const WORTH: usize = 16 * 1024;
 /// Two large reads with more time between them belong to two transfers.
 const GAP: Span = Span::from_millis(2);
-/// How many peers that may be in a transfer are followed; two in the same place replace each other.
+/// How many connections that may be in a transfer are followed; two in the same place replace each other.
 const FOLLOWED: usize = 32;
 
-/// A peer with large reads.
+/// A connection with large reads.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
-    peer: Peer,
+    conn: ConnId,
     bytes: u32,
     first: Time,
     last: Time,
@@ -37,53 +37,53 @@ struct Followed {
 #[derive(Debug)]
 pub(crate) struct Pace {
     followed: [Followed; FOLLOWED],
-    /// Peers that are read at intervals; some may have left.
-    pub(super) paced: Vec<Peer>,
-    /// The next read of all of these peers.
+    /// ConnSlots that are read at intervals; some may have left.
+    pub(super) paced: Vec<ConnId>,
+    /// The next read of all of these connections.
     pub(super) due: Time,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        let none = Followed { peer: Peer::NONE, bytes: 0, first: Time::START, last: Time::START };
+        let none = Followed { conn: ConnId::NONE, bytes: 0, first: Time::START, last: Time::START };
         Pace { followed: [none; FOLLOWED], paced: Vec::new(), due: Time::NEVER }
     }
 }
 
 impl Pace {
-    /// Whether any peer is read at intervals.
+    /// Whether any connection is read at intervals.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.due != Time::NEVER
     }
 
-    /// When all of these peers are read next.
+    /// When all of these connections are read next.
     #[inline]
     pub(crate) fn due(&self) -> Time {
         self.due
     }
 
-    fn of(&mut self, peer: Peer) -> &mut Followed {
-        &mut self.followed[peer.slot as usize % FOLLOWED]
+    fn of(&mut self, conn: ConnId) -> &mut Followed {
+        &mut self.followed[conn.slot as usize % FOLLOWED]
     }
 
-    /// A peer has begun to send much.
-    pub(super) fn begins(&mut self, peer: Peer, now: Time) {
-        *self.of(peer) = Followed { peer, bytes: 0, first: now, last: now };
+    /// A connection has begun to send much.
+    pub(super) fn begins(&mut self, conn: ConnId, now: Time) {
+        *self.of(conn) = Followed { conn, bytes: 0, first: now, last: now };
     }
 
-    /// Whether a peer has sent much just now.
-    pub(super) fn knows(&mut self, peer: Peer, now: Time) -> bool {
-        let followed = self.of(peer);
-        followed.peer == peer && now.since(followed.last) <= GAP
+    /// Whether a connection has sent much just now.
+    pub(super) fn knows(&mut self, conn: ConnId, now: Time) -> bool {
+        let followed = self.of(conn);
+        followed.conn == conn && now.since(followed.last) <= GAP
     }
 
-    /// Notes a large read; returns whether the peer is to be read at intervals.
-    pub(super) fn note(&mut self, peer: Peer, length: usize, now: Time) -> bool {
-        if !self.knows(peer, now) || now.since(self.of(peer).first) > BEGIN.1 {
-            self.begins(peer, now);
+    /// Notes a large read; returns whether the connection is to be read at intervals.
+    pub(super) fn note(&mut self, conn: ConnId, length: usize, now: Time) -> bool {
+        if !self.knows(conn, now) || now.since(self.of(conn).first) > BEGIN.1 {
+            self.begins(conn, now);
         }
-        let followed = self.of(peer);
+        let followed = self.of(conn);
         followed.bytes = followed.bytes.saturating_add(length as u32);
         followed.last = now;
         followed.bytes >= BEGIN.0
@@ -94,7 +94,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    const PEER: Peer = Peer::new(3, 1);
+    const PEER: ConnId = ConnId::new(3, 1);
 
     /// Whether a stream of such pieces, with this time between them, is read at intervals after 2 MiB.
     fn begins(piece: usize, between: Span) -> bool {
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn peers_with_one_place_are_not_taken_for_each_other() {
         let (mut pace, now) = (Pace::default(), Time::from_micros(5_000_000));
-        let other = Peer::new(3 + FOLLOWED as u32, 1);
+        let other = ConnId::new(3 + FOLLOWED as u32, 1);
         assert!(!(0..100).any(|_| pace.note(PEER, 16 << 10, now) || pace.note(other, 16 << 10, now)));
-        assert!(pace.knows(other, now) && !pace.knows(PEER, now) && !pace.knows(Peer::new(3, 2), now));
+        assert!(pace.knows(other, now) && !pace.knows(PEER, now) && !pace.knows(ConnId::new(3, 2), now));
         assert!((0..100).any(|_| pace.note(PEER, 16 << 10, now)));
     }
 

@@ -1,6 +1,6 @@
 //! Sockets that are read at intervals: when that begins, each read, when it ends. Its rules are at the top of `pace`.
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 
 use super::Port;
 use super::pace::{INTERVAL, WORTH};
@@ -9,15 +9,15 @@ use crate::slots::{Reader, Ready, Stage};
 impl Port {
     /// A large read has emptied a socket.
     #[cold]
-    pub(super) fn large_read(&mut self, peer: Peer, length: usize) {
-        let begins = self.pace.note(peer, length, self.now);
-        let Some(slot) = self.peers.get(peer) else { return };
+    pub(super) fn large_read(&mut self, conn: ConnId, length: usize) {
+        let begins = self.pace.note(conn, length, self.now);
+        let Some(slot) = self.conns.get(conn) else { return };
         match slot.reader {
-            Reader::Paced if length < WORTH => drop(self.leave_pace(peer)),
+            Reader::Paced if length < WORTH => drop(self.leave_pace(conn)),
             Reader::Epoll if begins && slot.reads() && slot.ready == Ready::Nothing => {
                 slot.reader = Reader::Paced;
-                self.watch_by_epoll(peer);
-                self.pace.paced.push(peer);
+                self.watch_by_epoll(conn);
+                self.pace.paced.push(conn);
                 if !self.pace.is_on() {
                     self.pace.due = self.now + INTERVAL;
                 }
@@ -26,37 +26,37 @@ impl Port {
         }
     }
 
-    /// Ends the reads at intervals of a peer; the ring or epoll continues. `false` if it has none.
-    pub(crate) fn leave_pace(&mut self, peer: Peer) -> bool {
-        let Some(slot) = self.peers.get(peer).filter(|slot| slot.reader == Reader::Paced) else { return false };
+    /// Ends the reads at intervals of a connection; the ring or epoll continues. `false` if it has none.
+    pub(crate) fn leave_pace(&mut self, conn: ConnId) -> bool {
+        let Some(slot) = self.conns.get(conn).filter(|slot| slot.reader == Reader::Paced) else { return false };
         slot.reader = Reader::Epoll;
-        self.pace.begins(peer, self.now);
-        let Some(slot) = self.peers.get(peer) else { return true };
+        self.pace.begins(conn, self.now);
+        let Some(slot) = self.conns.get(conn) else { return true };
         match slot.stage {
             // Bytes received since the last read cause no event by the ring.
-            Stage::Open if !slot.paused => self.begin_reading(peer),
+            Stage::Open if !slot.paused => self.begin_reading(conn),
             _ => {
                 slot.ready = slot.ready.max(Ready::Bytes);
-                self.watch_by_epoll(peer);
+                self.watch_by_epoll(conn);
             }
         }
         true
     }
 
-    /// Has the peers read that are read at intervals, if that is due.
+    /// Has the connections read that are read at intervals, if that is due.
     #[cold]
     pub(crate) fn read_paced(&mut self) {
         if self.now < self.pace.due {
             return;
         }
         let mut paced = std::mem::take(&mut self.pace.paced);
-        paced.retain(|peer| {
-            let Some(slot) = self.peers.get(*peer).filter(|slot| slot.reader == Reader::Paced) else { return false };
+        paced.retain(|conn| {
+            let Some(slot) = self.conns.get(*conn).filter(|slot| slot.reader == Reader::Paced) else { return false };
             if !slot.reads() {
-                return !self.leave_pace(*peer);
+                return !self.leave_pace(*conn);
             }
             slot.ready = slot.ready.max(Ready::Bytes);
-            self.enqueue(*peer);
+            self.enqueue(*conn);
             true
         });
         self.pace.due = if paced.is_empty() { Time::NEVER } else { self.now + INTERVAL };

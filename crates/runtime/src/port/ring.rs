@@ -1,11 +1,11 @@
-//! Sockets with io_uring: which peers it reads, what is submitted before a wait, how completions are handled.
+//! Sockets with io_uring: which connections it reads, what is submitted before a wait, how completions are handled.
 //!
 //! The rules about order and closing are at the top of `ring_io`.
 
 use std::io::{self, ErrorKind};
 
-use weir_base::Peer;
-use weir_uring::{Ended, Report, Ring};
+use weir_base::ConnId;
+use weir_uring::{Ended, Ring, SendReport};
 
 use super::Port;
 use super::pace::LARGE;
@@ -13,10 +13,10 @@ use super::ring_io::{RING_SIZE, SLOT_BITS, key};
 use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
 use crate::socket::Socket;
 
-/// The limit of a paused peer's stored bytes, after which the ring stops reading the peer. One wait may exceed the
-/// limit, for all peers together by as much as the buffers hold.
+/// The limit of a paused connection's stored bytes, after which the ring stops reading the connection. One wait may
+/// exceed the limit, for all connections together by as much as the buffers hold.
 const HELD: usize = 4096;
-/// The number of full buffers in a row from one peer that makes a bulk transfer.
+/// The number of full buffers in a row from one connection that makes a bulk transfer.
 const BULK: u32 = 4;
 /// Sends submitted at the same time; bounds the completions of a round by the kernel's queue.
 const MOST_SENDS: usize = 2048;
@@ -41,49 +41,49 @@ impl Room<'_> {
 }
 
 impl Port {
-    /// Starts reading an open peer: ahead by the ring if possible, otherwise after epoll's events.
-    pub(crate) fn begin_reading(&mut self, peer: Peer) {
-        let on = self.ring_io.on && peer.slot >> SLOT_BITS == 0;
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Starts reading an open connection: ahead by the ring if possible, otherwise after epoll's events.
+    pub(crate) fn begin_reading(&mut self, conn: ConnId) {
+        let on = self.ring_io.on && conn.slot >> SLOT_BITS == 0;
+        let Some(slot) = self.conns.get(conn) else { return };
         if on && slot.reader == Reader::Epoll && slot.stage == Stage::Open && !slot.held {
             slot.reader = Reader::Ring;
-            self.ring_io.receives.push(peer);
+            self.ring_io.receives.push(conn);
         }
-        self.watch_by_epoll(peer);
+        self.watch_by_epoll(conn);
     }
 
-    /// Has epoll watch a peer for bytes, unless something else reads it, and for room if there is a backlog.
-    pub(super) fn watch_by_epoll(&mut self, peer: Peer) {
-        let blocked = self.peers.get(peer).is_some_and(|slot| slot.backlog != NONE);
-        self.watch(peer, if blocked { Watch::Both } else { Watch::Reads });
+    /// Has epoll watch a connection for bytes, unless something else reads it, and for room if there is a backlog.
+    pub(super) fn watch_by_epoll(&mut self, conn: ConnId) {
+        let blocked = self.conns.get(conn).is_some_and(|slot| slot.backlog != NONE);
+        self.watch(conn, if blocked { Watch::Both } else { Watch::Reads });
     }
 
-    /// Stops reading a peer ahead. epoll takes over when its receive has ended.
-    pub(crate) fn leave_ring(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Stops reading a connection ahead. epoll takes over when its receive has ended.
+    pub(crate) fn leave_ring(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         if slot.reader == Reader::Ring {
             slot.reader = Reader::Leaving;
-            self.ring_io.cancels.push(peer);
+            self.ring_io.cancels.push(conn);
         }
     }
 
-    /// Forgets a peer: cancels its receive, drops its bytes.
-    pub(crate) fn forget_ring_io(&mut self, peer: Peer, reader: Reader, held: bool) {
+    /// Forgets a connection: cancels its receive, drops its bytes.
+    pub(crate) fn forget_ring_io(&mut self, conn: ConnId, reader: Reader, held: bool) {
         if reader == Reader::Ring {
             // A receive that was not submitted yet needs no cancel.
-            let at = self.ring_io.receives.iter().position(|p| self.ring_io.unsubmitted && *p == peer);
+            let at = self.ring_io.receives.iter().position(|p| self.ring_io.unsubmitted && *p == conn);
             match at {
                 Some(at) => drop(self.ring_io.receives.swap_remove(at)),
-                None => self.ring_io.cancels.push(peer),
+                None => self.ring_io.cancels.push(conn),
             }
         }
         if held {
-            self.ring_io.forget_held(peer.slot);
+            self.ring_io.forget_held(conn.slot);
         }
     }
 
-    /// Closes the socket of a removed peer, or parks it while requests of the ring may name its descriptor: the other
-    /// end sees it closed either way. Returns whether the descriptor is closed.
+    /// Closes the socket of a removed connection, or parks it while requests of the ring may name its descriptor: the
+    /// other end sees it closed either way. Returns whether the descriptor is closed.
     pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
         if !self.ring_io.unsubmitted {
             return true;
@@ -112,21 +112,21 @@ impl Port {
         let all =
             self.hand_in_receives(&mut room)? && self.hand_in_cancels(&mut room)? && self.hand_in_sends(&mut room)?;
         if !all {
-            self.ring_io.forget_gone(&mut self.peers);
+            self.ring_io.forget_gone(&mut self.conns);
         }
         Ok(())
     }
 
     /// Returns whether the ring had room for all, as do the functions beside it.
     fn hand_in_receives(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
-        let Port { ring_io, peers, .. } = self;
+        let Port { ring_io, conns, .. } = self;
         let mut handed = 0;
-        for peer in &ring_io.receives {
-            if let Some(slot) = peers.get(*peer)
+        for conn in &ring_io.receives {
+            if let Some(slot) = conns.get(*conn)
                 && let (Some(socket), Reader::Ring | Reader::Leaving) = (&slot.socket, slot.reader)
             {
                 let Some(ring) = room.ring()? else { break };
-                ring.receive(socket.fd(), key(*peer))?;
+                ring.receive(socket.fd(), key(*conn))?;
             }
             handed += 1;
         }
@@ -136,9 +136,9 @@ impl Port {
 
     fn hand_in_cancels(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
         let mut handed = 0;
-        for peer in &self.ring_io.cancels {
+        for conn in &self.ring_io.cancels {
             let Some(ring) = room.ring()? else { break };
-            ring.cancel_receive(key(*peer))?;
+            ring.cancel_receive(key(*conn))?;
             handed += 1;
         }
         self.ring_io.cancels.drain(..handed);
@@ -146,19 +146,19 @@ impl Port {
     }
 
     fn hand_in_sends(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
-        let Port { ring_io, peers, .. } = self;
+        let Port { ring_io, conns, .. } = self;
         let mut staged = std::mem::take(&mut ring_io.staged);
         let (most, mut handed) = (staged.len().min(MOST_SENDS), 0);
-        for (peer, bytes) in &mut staged[..most] {
-            match peers.get(*peer) {
+        for (conn, bytes) in &mut staged[..most] {
+            match conns.get(*conn) {
                 Some(slot) if slot.ready != Ready::Broken && slot.socket.is_some() => {
                     let Some(ring) = room.ring()? else { break };
                     slot.outgoing = Outgoing::InFlight;
                     // Something waits for the end of this send: more bytes, a close, a detach.
                     let awaited = slot.stage != Stage::Open || slot.backlog != NONE;
-                    let report = if awaited { Report::AtOnce } else { Report::Later };
+                    let report = if awaited { SendReport::AtOnce } else { SendReport::Later };
                     let socket = slot.socket.as_ref().expect("just seen");
-                    ring.send(socket.fd(), key(*peer), std::mem::take(bytes), report)?;
+                    ring.send(socket.fd(), key(*conn), std::mem::take(bytes), report)?;
                 }
                 Some(slot) => {
                     slot.outgoing = Outgoing::Nothing;
@@ -173,110 +173,110 @@ impl Port {
         Ok(handed == most)
     }
 
-    /// Handles a full buffer of an open peer. After many in a row, reading larger pieces costs less.
+    /// Handles a full buffer of an open connection. After many in a row, reading larger pieces costs less.
     #[inline]
-    pub(crate) fn note_length(&mut self, peer: Peer, length: usize) {
+    pub(crate) fn note_length(&mut self, conn: ConnId, length: usize) {
         if length < RING_SIZE.buffer_size as usize {
             self.ring_io.full = None;
             return;
         }
-        let before = self.ring_io.full.filter(|(last, _)| *last == peer).map_or(0, |(_, count)| count);
-        self.ring_io.full = Some((peer, before + 1));
+        let before = self.ring_io.full.filter(|(last, _)| *last == conn).map_or(0, |(_, count)| count);
+        self.ring_io.full = Some((conn, before + 1));
         if before + 1 == BULK {
-            self.read_in_bulk(peer);
+            self.read_in_bulk(conn);
         }
     }
 
-    fn read_in_bulk(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    fn read_in_bulk(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         if slot.reader == Reader::Ring && slot.stage == Stage::Open {
             slot.ready = slot.ready.max(Ready::Bytes);
-            self.pace.begins(peer, self.now);
-            self.leave_ring(peer);
-            self.enqueue(peer);
+            self.pace.begins(conn, self.now);
+            self.leave_ring(conn);
+            self.enqueue(conn);
         }
     }
 
     /// A read has emptied a socket. Unless it was large, the ring may read ahead again.
     #[inline]
-    pub(crate) fn emptied(&mut self, peer: Peer, length: usize) {
+    pub(crate) fn emptied(&mut self, conn: ConnId, length: usize) {
         if length >= LARGE {
-            return self.large_read(peer, length);
+            return self.large_read(conn, length);
         }
-        if self.pace.is_on() && self.leave_pace(peer) || !self.ring_io.on {
+        if self.pace.is_on() && self.leave_pace(conn) || !self.ring_io.on {
             return;
         }
-        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(slot) = self.conns.get(conn) else { return };
         if slot.reader == Reader::Epoll && slot.reads() && slot.ready == Ready::Nothing {
-            self.begin_reading(peer);
+            self.begin_reading(conn);
         }
     }
 
     /// A receive has ended by itself, with its last bytes delivered.
-    pub(crate) fn receive_stopped(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    pub(crate) fn receive_stopped(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         match slot.reader {
-            Reader::Ring => self.ring_io.receives.push(peer),
-            Reader::Leaving => self.left_ring(peer),
+            Reader::Ring => self.ring_io.receives.push(conn),
+            Reader::Leaving => self.left_ring(conn),
             Reader::Epoll | Reader::Paced => {}
         }
     }
 
     /// A receive has ended.
-    pub(crate) fn receive_ended(&mut self, peer: Peer, ended: &Ended) {
-        let Some(slot) = self.peers.get(peer) else { return self.ring_io.needs_no_cancel(peer) };
+    pub(crate) fn receive_ended(&mut self, conn: ConnId, ended: &Ended) {
+        let Some(slot) = self.conns.get(conn) else { return self.ring_io.needs_no_cancel(conn) };
         match ended {
-            Ended::NoBuffers | Ended::Cancelled => return self.receive_stopped(peer),
+            Ended::NoBuffers | Ended::Cancelled => return self.receive_stopped(conn),
             Ended::Eof => slot.ready = slot.ready.max(Ready::Ending),
             // What arrived before is read first, as after a write that failed.
             Ended::Error(_) => slot.ready = Ready::Broken,
         }
         slot.reader = Reader::Epoll;
         match slot.stage {
-            Stage::Lingering if slot.ready == Ready::Broken => self.drop_peer(peer),
-            Stage::Lingering => self.closed_ended(peer),
-            Stage::Open if !slot.paused => self.enqueue(peer),
-            Stage::Open | Stage::Detaching if slot.ready == Ready::Broken => self.fail_peer(peer),
+            Stage::Lingering if slot.ready == Ready::Broken => self.drop_conn(conn),
+            Stage::Lingering => self.closed_ended(conn),
+            Stage::Open if !slot.paused => self.enqueue(conn),
+            Stage::Open | Stage::Detaching if slot.ready == Ready::Broken => self.fail_conn(conn),
             Stage::Open => {
-                self.enqueue(peer);
+                self.enqueue(conn);
                 // A reset may follow.
-                self.watch_by_epoll(peer);
+                self.watch_by_epoll(conn);
             }
-            Stage::Detaching => self.take_out(peer),
+            Stage::Detaching => self.take_out(conn),
             _ => {}
         }
     }
 
-    /// The ring has finished with a peer: it detaches, moves to epoll, or may be read ahead again.
-    fn left_ring(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// The ring has finished with a connection: it detaches, moves to epoll, or may be read ahead again.
+    fn left_ring(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         slot.reader = Reader::Epoll;
         match slot.stage {
-            Stage::Detaching => self.take_out(peer),
+            Stage::Detaching => self.take_out(conn),
             // In a bulk transfer one piece may have been short.
-            Stage::Open if !slot.paused && slot.ready == Ready::Nothing && !self.pace.knows(peer, self.now) => {
-                self.begin_reading(peer);
+            Stage::Open if !slot.paused && slot.ready == Ready::Nothing && !self.pace.knows(conn, self.now) => {
+                self.begin_reading(conn);
             }
-            Stage::Open | Stage::Lingering => self.watch_by_epoll(peer),
+            Stage::Open | Stage::Lingering => self.watch_by_epoll(conn),
             _ => {}
         }
     }
 
     /// A send has ended: the rest, if any, becomes the front of the backlog.
-    pub(crate) fn sent(&mut self, peer: Peer, bytes: Vec<u8>, taken: io::Result<usize>) {
-        let Some(slot) = self.peers.get(peer) else { return self.ring_io.keep(bytes) };
+    pub(crate) fn sent(&mut self, conn: ConnId, bytes: Vec<u8>, taken: io::Result<usize>) {
+        let Some(slot) = self.conns.get(conn) else { return self.ring_io.keep(bytes) };
         slot.outgoing = Outgoing::Nothing;
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(_) => {
                 self.ring_io.keep(bytes);
-                return self.fail_peer(peer);
+                return self.fail_conn(conn);
             }
         };
         if taken == bytes.len() {
             self.ring_io.keep(bytes);
-            return self.sent_all(peer);
+            return self.sent_all(conn);
         }
         if slot.ready == Ready::Broken {
             return self.ring_io.keep(bytes);
@@ -284,28 +284,28 @@ impl Port {
         let first = slot.backlog == NONE;
         let kept = self.backlogs.keep_first(slot, &bytes[taken..]);
         self.ring_io.keep(bytes);
-        self.kept(peer, first, kept);
+        self.kept(conn, first, kept);
     }
 
     #[inline]
-    fn sent_all(&mut self, peer: Peer) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    fn sent_all(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get(conn) else { return };
         match slot.stage {
-            _ if slot.backlog != NONE => self.drain(peer),
-            Stage::Lingering => self.note_progress(peer),
-            Stage::Detaching => self.take_out(peer),
+            _ if slot.backlog != NONE => self.drain(conn),
+            Stage::Lingering => self.note_progress(conn),
+            Stage::Detaching => self.take_out(conn),
             _ => {}
         }
     }
 
-    /// Stores bytes of a paused peer; drops those of a closed one.
-    pub(crate) fn hold(&mut self, peer: Peer, bytes: &[u8]) {
-        let Some(slot) = self.peers.get(peer) else { return };
+    /// Stores bytes of a paused connection; drops those of a closed one.
+    pub(crate) fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(slot) = self.conns.get(conn) else { return };
         if slot.stage == Stage::Lingering {
-            return self.dropped(peer, bytes.len());
+            return self.dropped(conn, bytes.len());
         }
-        if self.ring_io.hold(peer, slot, bytes) > HELD {
-            self.leave_ring(peer);
+        if self.ring_io.hold(conn, slot, bytes) > HELD {
+            self.leave_ring(conn);
         }
     }
 }

@@ -14,7 +14,7 @@ use weir_config::{Config, FileFormat, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
 use super::suites;
-use super::verify::{Asked, Trust, Verifier};
+use super::verify::{Trust, Verification, Verifier};
 use super::verify_client::ClientVerifier;
 
 /// The protocol that PostgreSQL registered for ALPN.
@@ -77,11 +77,11 @@ impl Contexts {
                 }
                 None => None,
             };
-            let make = |asked| connect(server, names, &provider, asked, own.as_ref());
-            contexts.unverified = Some(make(Asked::Nothing)?);
+            let make = |required| connect(server, names, &provider, required, own.as_ref());
+            contexts.unverified = Some(make(Verification::Nothing)?);
             if let Some(trust) = trust {
-                contexts.trusted = Some(make(Asked::Trusted(trust.clone()))?);
-                contexts.trusted_for = Some(make(Asked::TrustedFor(trust))?);
+                contexts.trusted = Some(make(Verification::Trusted(trust.clone()))?);
+                contexts.trusted_for = Some(make(Verification::TrustedFor(trust))?);
             }
         }
         Ok(contexts)
@@ -175,14 +175,14 @@ fn connect(
     side: &TlsSide,
     names: SettingNames,
     provider: &Arc<CryptoProvider>,
-    asked: Asked,
+    required: Verification,
     own: Option<&Identity>,
 ) -> Result<Connect, String> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&suites::versions(side.protocols))
         .map_err(|error| names.error("protocols", error))?
         .dangerous()
-        .with_custom_certificate_verifier(Verifier::new(asked, provider));
+        .with_custom_certificate_verifier(Verifier::new(required, provider));
     let mut config = match own {
         Some(own) => builder.with_client_cert_resolver(own.presented.clone()),
         None => builder.with_no_client_auth(),
@@ -246,7 +246,7 @@ impl TlsContexts {
     }
 
     /// A configuration is in force, and with it the contexts that were prepared for such settings.
-    pub(crate) fn adopt(&self, config: &Config) {
+    pub(crate) fn apply_config(&self, config: &Config) {
         let mut held = self.held();
         if let Some((_, contexts)) = held.next.take_if(|(next, _)| *next == config.tls) {
             held.now = contexts;

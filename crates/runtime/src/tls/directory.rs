@@ -12,7 +12,7 @@ use weir_config::{SslMode, TlsSide};
 use super::identity;
 use super::step::server_name;
 use super::suites;
-use super::verify::{Asked, Trust, Verifier};
+use super::verify::{Trust, Verification, Verifier};
 
 /// What a handshake with an LDAP server goes by, and the name that its certificate must be for. With `verify`, the
 /// certificate must lead to one of `ca_file`, or of the authorities that this machine trusts.
@@ -25,12 +25,12 @@ pub(crate) fn to_directory(
     ca_file: Option<&Path>,
 ) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
     let asked = match (verify, ca_file) {
-        (false, _) => Asked::Nothing,
+        (false, _) => Verification::Nothing,
         (true, Some(file)) => {
             let (roots, exact) = identity::roots(file)?;
-            Asked::TrustedFor(Arc::new(Trust { roots, exact }))
+            Verification::TrustedFor(Arc::new(Trust { roots, exact }))
         }
-        (true, None) => Asked::TrustedFor(Arc::new(Trust { roots: of_this_machine(), exact: Vec::new() })),
+        (true, None) => Verification::TrustedFor(Arc::new(Trust { roots: of_this_machine(), exact: Vec::new() })),
     };
     let side = TlsSide::default();
     let provider = Arc::new(suites::provider(&side)?);

@@ -289,7 +289,7 @@ mod tests {
     use rustls::{OtherError, PeerMisbehaved, RootCertStore};
 
     use super::super::suites;
-    use super::super::verify::{Asked, Trust, Verifier};
+    use super::super::verify::{Trust, Verification, Verifier};
     use super::*;
     use std::sync::Arc;
     use weir_config::TlsSide;
@@ -312,7 +312,7 @@ mod tests {
         roots.add(trusted.clone()).unwrap();
         let provider = Arc::new(suites::provider(&TlsSide::default()).unwrap());
         let trust = Trust { roots, exact: Vec::new() };
-        let verifier = Verifier::new(Asked::TrustedFor(Arc::new(trust)), &provider);
+        let verifier = Verifier::new(Verification::TrustedFor(Arc::new(trust)), &provider);
         let (name, now) = (ServerName::try_from("localhost").unwrap(), Duration::from_secs(TODAY));
         let checked = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::since_unix_epoch(now));
         reason(&checked.expect_err("it is refused"), With::Server)

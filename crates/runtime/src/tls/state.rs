@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_base::{FairQueue, Peer};
+use weir_base::{ConnId, FairQueue};
 use weir_engine::port::Handshake;
 
 use super::charge::StoredBytes;
@@ -29,9 +29,9 @@ impl Tls {
 #[derive(Debug, Default)]
 pub(crate) struct TlsState {
     /// Handshakes requested in the turn.
-    pub(crate) asked: Vec<(Peer, Handshake)>,
-    /// Peers whose step waits until a helper has room: servers, and clients in turn by origin.
-    pub(crate) due_servers: VecDeque<Peer>,
+    pub(crate) asked: Vec<(ConnId, Handshake)>,
+    /// ConnSlots whose step waits until a helper has room: servers, and clients in turn by origin.
+    pub(crate) due_servers: VecDeque<ConnId>,
     pub(crate) due_clients: FairQueue<()>,
     /// The stored bytes of handshakes.
     pub(crate) stored: StoredBytes,

@@ -29,7 +29,7 @@ pub(super) struct Trust {
 
 /// What is required of a certificate.
 #[derive(Clone, Debug)]
-pub(super) enum Asked {
+pub(super) enum Verification {
     /// Nothing is required.
     Nothing,
     /// The certificate is trusted.
@@ -41,13 +41,13 @@ pub(super) enum Asked {
 /// Verifies servers.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    asked: Asked,
+    required: Verification,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Verifier {
-    pub(super) fn new(asked: Asked, provider: &CryptoProvider) -> Arc<Verifier> {
-        Arc::new(Verifier { asked, algorithms: provider.signature_verification_algorithms })
+    pub(super) fn new(required: Verification, provider: &CryptoProvider) -> Arc<Verifier> {
+        Arc::new(Verifier { required, algorithms: provider.signature_verification_algorithms })
     }
 
     fn check_trust(
@@ -77,10 +77,10 @@ impl ServerCertVerifier for Verifier {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.asked {
-            Asked::Nothing => {}
-            Asked::Trusted(trust) => self.check_trust(trust, certificate, others, now)?,
-            Asked::TrustedFor(trust) => {
+        match &self.required {
+            Verification::Nothing => {}
+            Verification::Trusted(trust) => self.check_trust(trust, certificate, others, now)?,
+            Verification::TrustedFor(trust) => {
                 self.check_trust(trust, certificate, others, now)?;
                 check_name(certificate, name)?;
             }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use mio::Events;
 use mio::event::Event;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use weir_base::{ClientAddr, Peer, Time};
+use weir_base::{ClientAddr, ConnId, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
@@ -29,7 +29,7 @@ use crate::load::Load;
 use crate::mailbox::WorkerMessage;
 use crate::port::{self, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
 use crate::shared::Ending;
-use crate::slots::{NONE, Ready, Stage, WAKER, peer_of};
+use crate::slots::{NONE, Ready, Stage, WAKER, conn_of};
 
 /// Bytes of one read: a worker's scratch buffer. Large enough that a bulk transfer spends its time in the kernel.
 pub(crate) const SCRATCH: usize = 64 * 1024;
@@ -48,7 +48,7 @@ const MESSAGES: usize = 64;
 pub(crate) struct Worker<B> {
     pub(crate) handler: B,
     pub(crate) scratch: Box<[u8]>,
-    /// Decrypted bytes of a turn; without memory until a peer is encrypted.
+    /// Decrypted bytes of a turn; without memory until a connection is encrypted.
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
     load: Load,
@@ -149,7 +149,7 @@ impl<B: Handler> Worker<B> {
         ring.wait(Some(Duration::ZERO))?;
         while let Some(completion) = ring.next() {
             if let Completion::Sent { key, bytes, taken } = completion {
-                self.port.sent(port::peer_of(key), bytes, taken);
+                self.port.sent(port::conn_of(key), bytes, taken);
             }
         }
         Ok(())
@@ -176,35 +176,35 @@ impl<B: Handler> Worker<B> {
     fn completed(&mut self, completion: Completion<'_>) {
         match completion {
             Completion::Received { key, bytes, more } => {
-                let peer = port::peer_of(key);
-                self.receive(peer, bytes);
+                let conn = port::conn_of(key);
+                self.receive(conn, bytes);
                 if !more {
-                    self.port.receive_stopped(peer);
+                    self.port.receive_stopped(conn);
                 }
             }
-            Completion::Sent { key, bytes, taken } => self.port.sent(port::peer_of(key), bytes, taken),
-            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(port::peer_of(key), &ended),
+            Completion::Sent { key, bytes, taken } => self.port.sent(port::conn_of(key), bytes, taken),
+            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(port::conn_of(key), &ended),
             // No request of this kind is made.
             Completion::Accepted { .. } | Completion::AcceptEnded { .. } | Completion::Readable { .. } => {}
         }
         self.deliver_pending();
     }
 
-    /// Handles bytes that were received ahead; stores them if the peer is paused.
+    /// Handles bytes that were received ahead; stores them if the connection is paused.
     #[inline]
-    fn receive(&mut self, peer: Peer, bytes: &[u8]) {
+    fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
         let Worker { handler, port, .. } = self;
-        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(slot) = port.conns.get(conn) else { return };
         if !slot.reads() || slot.held {
-            return port.hold(peer, bytes);
+            return port.hold(conn, bytes);
         }
         if slot.tls == NONE {
-            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+            handler.handle(port.now, Input::Bytes { conn, bytes }, port);
             port.finish(bytes);
         } else {
-            self.receive_sealed(peer, bytes);
+            self.receive_sealed(conn, bytes);
         }
-        self.port.note_length(peer, bytes.len());
+        self.port.note_length(conn, bytes.len());
     }
 
     fn run_by_epoll(&mut self) {
@@ -281,7 +281,7 @@ impl<B: Handler> Worker<B> {
 
     #[inline]
     fn event(&mut self, event: &Event) {
-        let Some(peer) = peer_of(event.token()) else {
+        let Some(conn) = conn_of(event.token()) else {
             return match (event.token(), &mut self.port.listening) {
                 (WAKER, _) => self.port.inbox.ring(),
                 (token, Some(listening)) => listening.event(token),
@@ -289,41 +289,41 @@ impl<B: Handler> Worker<B> {
             };
         };
         if event.is_writable() || event.is_error() {
-            self.writable(peer);
+            self.writable(conn);
         }
-        if self.port.note(peer, event) {
-            self.read(peer);
+        if self.port.note(conn, event) {
+            self.read(conn);
         }
     }
 
     /// A socket has room, or a connect has ended.
     #[inline]
-    fn writable(&mut self, peer: Peer) {
-        let Some(slot) = self.port.peers.get(peer) else { return };
+    fn writable(&mut self, conn: ConnId) {
+        let Some(slot) = self.port.conns.get(conn) else { return };
         if slot.stage == Stage::Connecting {
-            self.port.connect_progress(peer);
+            self.port.connect_progress(conn);
         } else if slot.backlog != NONE {
-            self.port.drain(peer);
+            self.port.drain(conn);
         } else {
             return;
         }
         self.deliver_pending();
     }
 
-    /// Reads a peer once, and passes the bytes to the handler.
+    /// Reads a connection once, and passes the bytes to the handler.
     #[inline]
-    fn read(&mut self, peer: Peer) {
+    fn read(&mut self, conn: ConnId) {
         let Worker { handler, scratch, port, .. } = self;
-        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(slot) = port.conns.get(conn) else { return };
         if slot.tls != NONE {
-            return self.read_sealed(peer);
+            return self.read_sealed(conn);
         }
         if slot.held {
-            return self.read_held(peer);
+            return self.read_held(conn);
         }
         let Some(socket) = slot.socket.as_mut() else { return };
         match socket.read(scratch) {
-            Ok(0) => self.gone(peer, Gone::Eof),
+            Ok(0) => self.gone(conn, Gone::Eof),
             Ok(length) => {
                 // A short read has emptied the socket, unless its end is known to follow.
                 let again = length == scratch.len() || slot.ready > Ready::Bytes;
@@ -331,81 +331,81 @@ impl<B: Handler> Worker<B> {
                     slot.ready = Ready::Nothing;
                 }
                 let bytes = &scratch[..length];
-                handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+                handler.handle(port.now, Input::Bytes { conn, bytes }, port);
                 port.finish(bytes);
                 if again {
-                    port.enqueue(peer);
+                    port.enqueue(conn);
                 } else {
-                    port.emptied(peer, length);
+                    port.emptied(conn, length);
                 }
                 self.deliver_pending();
             }
-            Err(error) => self.read_failed(peer, &error),
+            Err(error) => self.read_failed(conn, &error),
         }
     }
 
-    /// Passes stored bytes of a peer to the handler.
-    fn read_held(&mut self, peer: Peer) {
+    /// Passes stored bytes of a connection to the handler.
+    fn read_held(&mut self, conn: ConnId) {
         let Worker { handler, scratch, port, .. } = self;
-        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(slot) = port.conns.get(conn) else { return };
         let bytes = scratch;
-        let length = port.ring_io.portion(peer, slot, bytes);
+        let length = port.ring_io.portion(conn, slot, bytes);
         if !slot.has_more_than_held() {
             slot.ready = Ready::Nothing;
         }
         let again = slot.ready != Ready::Nothing;
         if length > 0 {
             let bytes = &bytes[..length];
-            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+            handler.handle(port.now, Input::Bytes { conn, bytes }, port);
             port.finish(bytes);
         }
         if again {
-            port.enqueue(peer);
+            port.enqueue(conn);
         }
         self.deliver_pending();
     }
 
-    /// A read returned no bytes: there are none now, or the peer has closed.
-    pub(crate) fn read_failed(&mut self, peer: Peer, error: &Error) {
-        let Some(slot) = self.port.peers.get(peer) else { return };
+    /// A read returned no bytes: there are none now, or the other end has closed.
+    pub(crate) fn read_failed(&mut self, conn: ConnId, error: &Error) {
+        let Some(slot) = self.port.conns.get(conn) else { return };
         match error.kind() {
-            ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(peer, Gone::Error),
+            ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(conn, Gone::Error),
             ErrorKind::WouldBlock => {
                 slot.ready = Ready::Nothing;
                 if self.port.pace.is_on() {
-                    self.port.leave_pace(peer);
+                    self.port.leave_pace(conn);
                 }
             }
-            ErrorKind::Interrupted => self.port.enqueue(peer),
+            ErrorKind::Interrupted => self.port.enqueue(conn),
             _ => {
                 slot.ready = Ready::Broken;
-                self.gone(peer, Gone::Error);
+                self.gone(conn, Gone::Error);
             }
         }
     }
 
-    /// Reads the peers whose last read did not reach the end, each once.
+    /// Reads the connections whose last read did not reach the end, each once.
     fn read_again(&mut self) {
         for _ in 0..self.port.runnable.len() {
-            let Some(peer) = self.port.runnable.pop_front() else { return };
-            let Some(slot) = self.port.peers.get(peer) else { continue };
+            let Some(conn) = self.port.runnable.pop_front() else { return };
+            let Some(slot) = self.port.conns.get(conn) else { continue };
             slot.queued = false;
             if slot.reads() && slot.ready != Ready::Nothing {
-                self.read(peer);
+                self.read(conn);
             } else if slot.stage == Stage::Lingering {
-                self.port.read_closed(peer, &mut self.scratch);
+                self.port.read_closed(conn, &mut self.scratch);
             } else if slot.ready == Ready::Broken {
-                self.gone(peer, Gone::Error);
+                self.gone(conn, Gone::Error);
             } else if slot.ready == Ready::Ending && slot.stage == Stage::Open {
-                self.turn(Input::Ending { peer });
+                self.turn(Input::Ending { conn });
             }
         }
     }
 
-    pub(crate) fn gone(&mut self, peer: Peer, cause: Gone) {
-        let Some(slot) = self.port.peers.get(peer) else { return };
+    pub(crate) fn gone(&mut self, conn: ConnId, cause: Gone) {
+        let Some(slot) = self.port.conns.get(conn) else { return };
         let cause = if slot.ready == Ready::Broken { Gone::Error } else { cause };
-        self.port.pending.push_back(PendingInput::Closed(peer, cause));
+        self.port.pending.push_back(PendingInput::Closed(conn, cause));
         self.deliver_pending();
     }
 
@@ -423,24 +423,24 @@ impl<B: Handler> Worker<B> {
         }
     }
 
-    /// Passes a pending input to the handler, unless it has closed the peer meanwhile.
+    /// Passes a pending input to the handler, unless it has closed the connection meanwhile.
     fn tell(&mut self, notice: PendingInput) {
         let port = &mut self.port;
         let input = match notice {
-            PendingInput::Closed(peer, cause) if port.close_peer(peer, cause) => Input::Closed { peer, cause },
-            PendingInput::ConnectFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
-                Input::ConnectFailed { peer, error }
+            PendingInput::Closed(conn, cause) if port.close_conn(conn, cause) => Input::Closed { conn, cause },
+            PendingInput::ConnectFailed(conn, error) if port.close_conn(conn, Gone::Error) => {
+                Input::ConnectFailed { conn, error }
             }
-            PendingInput::Blocked(peer) if port.peers.live(peer).is_some() => Input::Blocked { peer },
-            PendingInput::Drained(peer) if port.peers.live(peer).is_some() => Input::Drained { peer },
-            PendingInput::Detached(peer) if port.peers.live(peer).is_some() => Input::Detached { peer },
-            PendingInput::Connected(peer, local, remote) if port.peers.live(peer).is_some() => {
-                Input::Connected { peer, local, remote }
+            PendingInput::Blocked(conn) if port.conns.live(conn).is_some() => Input::Blocked { conn },
+            PendingInput::Drained(conn) if port.conns.live(conn).is_some() => Input::Drained { conn },
+            PendingInput::Detached(conn) if port.conns.live(conn).is_some() => Input::Detached { conn },
+            PendingInput::Connected(conn, local, remote) if port.conns.live(conn).is_some() => {
+                Input::Connected { conn, local, remote }
             }
-            PendingInput::Secured(peer, tls) if port.peers.live(peer).is_some() => Input::Secured { peer, tls },
+            PendingInput::Secured(conn, tls) if port.conns.live(conn).is_some() => Input::Secured { conn, tls },
             PendingInput::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
-            PendingInput::TlsFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
-                Input::TlsFailed { peer, error }
+            PendingInput::TlsFailed(conn, error) if port.close_conn(conn, Gone::Error) => {
+                Input::TlsFailed { conn, error }
             }
             _ => return,
         };
@@ -466,31 +466,31 @@ impl<B: Handler> Worker<B> {
     fn handle_message(&mut self, message: WorkerMessage) {
         match message {
             WorkerMessage::Message { from, message, socket } => {
-                let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                let socket = socket.map(|handoff| self.port.add_handoff(handoff));
                 self.turn(Input::Message { from, message, socket });
             }
-            WorkerMessage::Helped { kind, job, answer } => {
-                self.port.asking.helped(kind);
-                self.turn(Input::Helped { job, answer });
+            WorkerMessage::JobDone { kind, job, result } => {
+                self.port.asking.job_done(kind);
+                self.turn(Input::JobDone { job, result });
             }
             WorkerMessage::Found(found) => {
                 self.port.found(found);
                 self.deliver_pending();
             }
-            WorkerMessage::Stepped { peer, step, outcome } => {
-                self.port.stepped(peer, step, outcome);
+            WorkerMessage::Stepped { conn, step, outcome } => {
+                self.port.stepped(conn, step, outcome);
                 self.deliver_pending();
             }
-            WorkerMessage::Asked { number, request } => self.turn(Input::Asked { number, request }),
-            WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
+            WorkerMessage::ControlRequest { number, request } => self.turn(Input::ControlRequest { number, request }),
+            WorkerMessage::ControlRequestDropped { number } => self.turn(Input::ControlRequestDropped { number }),
             WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
             WorkerMessage::Accept(on) => self.port.set_accepting(on),
-            WorkerMessage::HandOver(step) => self.turn(Input::HandOver(step)),
-            WorkerMessage::Predecessor(step) => self.turn(Input::Predecessor(step)),
+            WorkerMessage::Upgrade(step) => self.turn(Input::Upgrade(step)),
+            WorkerMessage::OldProcess(step) => self.turn(Input::OldProcess(step)),
             WorkerMessage::CancelRequest { pid, secret } => self.turn(Input::CancelRequest { pid, secret: &secret }),
-            WorkerMessage::Inherited { value, socket } => {
-                let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
-                self.turn(Input::Inherited { value: &value, socket });
+            WorkerMessage::Imported { value, socket } => {
+                let socket = socket.map(|handoff| self.port.add_handoff(handoff));
+                self.turn(Input::Imported { value: &value, socket });
             }
             WorkerMessage::OfferListeners => self.port.offer_listeners(),
             WorkerMessage::Listen(on) => self.port.listen(on),
@@ -501,21 +501,21 @@ impl<B: Handler> Worker<B> {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            let Some((peer, from)) = self.port.accept_one() else { return };
+            let Some((conn, from)) = self.port.accept_one() else { return };
             let has_sent =
                 matches!(from, ClientAddr::Tcp(_)) && self.port.listening.as_ref().is_some_and(Listening::defers);
-            self.turn(Input::Accepted { peer, from });
+            self.turn(Input::Accepted { conn, from });
             if has_sent {
-                self.read_first(peer);
+                self.read_first(conn);
             }
         }
     }
 
     /// Reads what a client has sent before it was accepted, which needs no event. The ring's receive, if there will be
     /// one, is not submitted yet.
-    fn read_first(&mut self, peer: Peer) {
-        if self.port.peers.get(peer).is_some_and(|slot| slot.reads() && !slot.queued) {
-            self.read(peer);
+    fn read_first(&mut self, conn: ConnId) {
+        if self.port.conns.get(conn).is_some_and(|slot| slot.reads() && !slot.queued) {
+            self.read(conn);
         }
     }
 
@@ -530,12 +530,12 @@ impl<B: Handler> Worker<B> {
     /// for the next round, which comes at once.
     fn keep_deadlines(&mut self, asked: Time) {
         let now = self.port.now;
-        while let Some(Reverse((due, peer))) = self.port.later.peek().copied() {
+        while let Some(Reverse((due, conn))) = self.port.later.peek().copied() {
             if due > now {
                 break;
             }
             self.port.later.pop();
-            self.port.try_connect(peer, None);
+            self.port.try_connect(conn, None);
             self.deliver_pending();
         }
         self.port.close_due();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_base::{Peer, Target, Time, WorkerId};
+use weir_base::{ConnId, Target, Time, WorkerId};
 use weir_engine::Message;
 use weir_engine::port::{Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
@@ -46,23 +46,23 @@ impl Envelopes {
 struct Caught(Vec<Message>);
 
 impl Io for Caught {
-    fn forward(&mut self, _: Peer, _: std::ops::Range<usize>) {}
-    fn send(&mut self, _: Peer, _: &[u8]) {}
-    fn connect(&mut self, _: &Target) -> Peer {
-        Peer::NONE
+    fn forward(&mut self, _: ConnId, _: std::ops::Range<usize>) {}
+    fn send(&mut self, _: ConnId, _: &[u8]) {}
+    fn connect(&mut self, _: &Target) -> ConnId {
+        ConnId::NONE
     }
     fn look_up(&mut self, _: &Arc<str>) {}
-    fn close(&mut self, _: Peer) {}
-    fn pause(&mut self, _: Peer) {}
-    fn resume(&mut self, _: Peer) {}
-    fn detach(&mut self, _: Peer) {}
-    fn post(&mut self, _: WorkerId, message: Message, _: Option<Peer>) {
+    fn close(&mut self, _: ConnId) {}
+    fn pause(&mut self, _: ConnId) {}
+    fn resume(&mut self, _: ConnId) {}
+    fn detach(&mut self, _: ConnId) {}
+    fn post(&mut self, _: WorkerId, message: Message, _: Option<ConnId>) {
         self.0.push(message);
     }
-    fn help(&mut self, _: u64, _: Work) {}
-    fn start_tls(&mut self, _: Peer, _: weir_engine::port::Handshake) {}
+    fn submit_job(&mut self, _: u64, _: Work) {}
+    fn start_tls(&mut self, _: ConnId, _: weir_engine::port::Handshake) {}
     fn log(&mut self, _: Level, _: weir_engine::port::About<'_>, _: std::fmt::Arguments<'_>) {}
-    fn adopt(&mut self, _: &Arc<weir_config::Config>) {}
+    fn apply_config(&mut self, _: &Arc<weir_config::Config>) {}
     fn accept(&mut self, _: bool) {}
     fn answer(&mut self, _: u64, _: Response) {}
     fn exit(&mut self, _: i32) {}

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_base::{Host, Peer, Target, Time};
+use weir_base::{ConnId, Host, Target, Time};
 use weir_config::{Config, Listen, SocketIo};
 use weir_engine::port::{About, Input, Io, Level};
-use weir_runtime::{Handler, Inherited, LogTarget, Plan, Running, Signals, TlsFiles, WorkerSetup, start};
+use weir_runtime::{Handler, Inherited, LogTarget, Running, RuntimeOptions, Signals, TlsFiles, WorkerSetup, start};
 use weir_uring::Ring;
 
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -37,7 +37,7 @@ impl Write for Lines {
 }
 
 pub(crate) fn listen() -> Listen {
-    // Most tests have clients that are silent at first.
+    // Most tests have clients that send nothing at first.
     let defer_accept = false;
     Listen {
         addresses: vec![LOCAL],
@@ -54,8 +54,8 @@ pub(crate) fn io() -> SocketIo {
     std::env::var("WEIR_TEST_IO").map_or(Config::default().io, |word| word.parse().expect("epoll or io_uring"))
 }
 
-pub(crate) fn plan(workers: u16) -> Plan {
-    Plan {
+pub(crate) fn plan(workers: u16) -> RuntimeOptions {
+    RuntimeOptions {
         listen: listen(),
         workers,
         io: io(),
@@ -67,7 +67,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         logging: Config::default().log,
         dns: Config::default().dns,
         inherited: Inherited::default(),
-        predecessor: None,
+        old_process: None,
         upgrade_socket: None,
         greeting: "up".to_owned(),
         warnings: Vec::new(),
@@ -120,7 +120,7 @@ pub(crate) fn event(input: &Input<'_>) -> String {
         Input::Connected { .. } => "connected".into(),
         Input::ConnectFailed { error, .. } => format!("connect failed: {error}"),
         Input::Detached { .. } => "detached".into(),
-        Input::Helped { job, .. } => format!("helped {job}"),
+        Input::JobDone { job, .. } => format!("job done {job}"),
         Input::Message { .. } => "message".into(),
         Input::Signal(signal) => format!("{signal:?}"),
         Input::Tick => "tick".into(),
@@ -128,16 +128,16 @@ pub(crate) fn event(input: &Input<'_>) -> String {
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
         Input::CancelRequest { pid, .. } => format!("cancel {pid}"),
-        Input::HandOver(step) => format!("hand over {step:?}"),
-        Input::Predecessor(step) => format!("predecessor {step:?}"),
-        Input::Inherited { .. } => "inherited".into(),
+        Input::Upgrade(step) => format!("upgrade {step:?}"),
+        Input::OldProcess(step) => format!("old process {step:?}"),
+        Input::Imported { .. } => "imported".into(),
         Input::Load(percent) => format!("load {percent}"),
-        Input::Asked { number, .. } => format!("asked {number}"),
-        Input::AskedNoMore { number } => format!("asked no more {number}"),
+        Input::ControlRequest { number, .. } => format!("asked {number}"),
+        Input::ControlRequestDropped { number } => format!("asked no more {number}"),
     }
 }
 
-/// Sends back what it receives; pauses a peer while its own socket is full. Reports all its inputs.
+/// Sends back what it receives; pauses a connection while its own socket is full. Reports all its inputs.
 pub(crate) struct Echo {
     pub(crate) event: Sender<String>,
 }
@@ -153,9 +153,9 @@ impl Handler for Echo {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         let _ = self.event.send(event(&input));
         match input {
-            Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
-            Input::Blocked { peer } => io.pause(peer),
-            Input::Drained { peer } => io.resume(peer),
+            Input::Bytes { conn, bytes } => io.forward(conn, 0..bytes.len()),
+            Input::Blocked { conn } => io.pause(conn),
+            Input::Drained { conn } => io.resume(conn),
             _ => {}
         }
     }
@@ -172,47 +172,47 @@ pub(crate) struct Script<F> {
 
 /// The part of [`Io`] that scripts use, without generics.
 pub(crate) trait DynIo {
-    fn forward(&mut self, to: Peer, range: std::ops::Range<usize>);
-    fn send(&mut self, to: Peer, bytes: &[u8]);
-    fn connect(&mut self, to: &Target) -> Peer;
-    fn close(&mut self, peer: Peer);
-    fn close_after_error(&mut self, peer: Peer);
-    fn pause(&mut self, peer: Peer);
-    fn resume(&mut self, peer: Peer);
-    fn detach(&mut self, peer: Peer);
-    fn help(&mut self, job: u64, work: weir_engine::port::Work);
+    fn forward(&mut self, to: ConnId, range: std::ops::Range<usize>);
+    fn send(&mut self, to: ConnId, bytes: &[u8]);
+    fn connect(&mut self, to: &Target) -> ConnId;
+    fn close(&mut self, conn: ConnId);
+    fn close_after_error(&mut self, conn: ConnId);
+    fn pause(&mut self, conn: ConnId);
+    fn resume(&mut self, conn: ConnId);
+    fn detach(&mut self, conn: ConnId);
+    fn submit_job(&mut self, job: u64, work: weir_engine::port::Work);
     fn log(&mut self, level: Level, line: &str);
     fn accept(&mut self, on: bool);
     fn exit(&mut self, status: i32);
 }
 
 impl<I: Io> DynIo for I {
-    fn forward(&mut self, to: Peer, range: std::ops::Range<usize>) {
+    fn forward(&mut self, to: ConnId, range: std::ops::Range<usize>) {
         Io::forward(self, to, range);
     }
-    fn send(&mut self, to: Peer, bytes: &[u8]) {
+    fn send(&mut self, to: ConnId, bytes: &[u8]) {
         Io::send(self, to, bytes);
     }
-    fn connect(&mut self, to: &Target) -> Peer {
+    fn connect(&mut self, to: &Target) -> ConnId {
         Io::connect(self, to)
     }
-    fn close(&mut self, peer: Peer) {
-        Io::close(self, peer);
+    fn close(&mut self, conn: ConnId) {
+        Io::close(self, conn);
     }
-    fn close_after_error(&mut self, peer: Peer) {
-        Io::close_after_error(self, peer);
+    fn close_after_error(&mut self, conn: ConnId) {
+        Io::close_after_error(self, conn);
     }
-    fn pause(&mut self, peer: Peer) {
-        Io::pause(self, peer);
+    fn pause(&mut self, conn: ConnId) {
+        Io::pause(self, conn);
     }
-    fn resume(&mut self, peer: Peer) {
-        Io::resume(self, peer);
+    fn resume(&mut self, conn: ConnId) {
+        Io::resume(self, conn);
     }
-    fn detach(&mut self, peer: Peer) {
-        Io::detach(self, peer);
+    fn detach(&mut self, conn: ConnId) {
+        Io::detach(self, conn);
     }
-    fn help(&mut self, job: u64, work: weir_engine::port::Work) {
-        Io::help(self, job, work);
+    fn submit_job(&mut self, job: u64, work: weir_engine::port::Work) {
+        Io::submit_job(self, job, work);
     }
     fn log(&mut self, level: Level, line: &str) {
         Io::log(self, level, About::Process, format_args!("{line}"));
@@ -242,7 +242,7 @@ pub(crate) fn script<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 
 /// Links each client to its own connection, without inspecting bytes.
 pub(crate) struct Forward {
     pub(crate) to: Target,
-    pub(crate) links: HashMap<Peer, Peer>,
+    pub(crate) links: HashMap<ConnId, ConnId>,
 }
 
 impl Forward {
@@ -254,18 +254,18 @@ impl Forward {
 impl Handler for Forward {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
-            Input::Accepted { peer, .. } => {
+            Input::Accepted { conn, .. } => {
                 let server = io.connect(&self.to);
-                self.links.insert(peer, server);
-                self.links.insert(server, peer);
-                io.pause(peer);
+                self.links.insert(conn, server);
+                self.links.insert(server, conn);
+                io.pause(conn);
             }
-            Input::Connected { peer, .. } => io.resume(self.links[&peer]),
-            Input::Bytes { peer, bytes } => io.forward(self.links[&peer], 0..bytes.len()),
-            Input::Blocked { peer } => io.pause(self.links[&peer]),
-            Input::Drained { peer } => io.resume(self.links[&peer]),
-            Input::Closed { peer, .. } | Input::ConnectFailed { peer, .. } => {
-                if let Some(other) = self.links.remove(&peer) {
+            Input::Connected { conn, .. } => io.resume(self.links[&conn]),
+            Input::Bytes { conn, bytes } => io.forward(self.links[&conn], 0..bytes.len()),
+            Input::Blocked { conn } => io.pause(self.links[&conn]),
+            Input::Drained { conn } => io.resume(self.links[&conn]),
+            Input::Closed { conn, .. } | Input::ConnectFailed { conn, .. } => {
+                if let Some(other) = self.links.remove(&conn) {
                     self.links.remove(&other);
                     io.close(other);
                 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_engine::port::Input;
 
 use crate::common::*;
@@ -18,8 +18,8 @@ const STREAM: usize = 48 << 20;
 /// How PostgreSQL sends: in pieces of its buffer.
 const PIECE: usize = 8 << 10;
 
-/// A handler that compares a stream, pauses its peer after each `portion`, and resumes it for a byte of another peer. It
-/// answers the last byte. The flag is set when it has paused the peer once.
+/// A handler that compares a stream, pauses its connection after each `portion`, and resumes it for a byte of another
+/// connection. It answers the last byte. The flag is set when it has paused the connection once.
 fn compare(portion: usize) -> (weir_runtime::Running, Receiver<String>, Arc<AtomicBool>) {
     let (event, received) = channel();
     let has_paused = Arc::new(AtomicBool::new(false));
@@ -28,25 +28,25 @@ fn compare(portion: usize) -> (weir_runtime::Running, Receiver<String>, Arc<Atom
     let running = serve(move |_| {
         let (event, paused) = (event.take().unwrap(), paused.clone());
         let expected = pattern(0, STREAM);
-        let (mut streamer, mut had, mut stop) = (None::<Peer>, 0, portion);
+        let (mut streamer, mut had, mut stop) = (None::<ConnId>, 0, portion);
         script(move |_, input, io| {
             match input {
-                Input::Accepted { peer, .. } => _ = streamer.get_or_insert(peer),
-                Input::Bytes { peer, bytes } if streamer == Some(peer) => {
+                Input::Accepted { conn, .. } => _ = streamer.get_or_insert(conn),
+                Input::Bytes { conn, bytes } if streamer == Some(conn) => {
                     assert!(bytes[..] == expected[had..had + bytes.len()], "at byte {had}");
                     had += bytes.len();
                     if had >= stop {
                         stop += portion;
-                        io.pause(peer);
+                        io.pause(conn);
                         paused.store(true, Ordering::Release);
                     }
                     if had == STREAM {
-                        io.send(peer, b"!");
-                        io.resume(peer);
+                        io.send(conn, b"!");
+                        io.resume(conn);
                     }
                 }
-                Input::Bytes { .. } => streamer.into_iter().for_each(|peer| io.resume(peer)),
-                Input::Closed { peer, cause } if streamer == Some(peer) => {
+                Input::Bytes { .. } => streamer.into_iter().for_each(|conn| io.resume(conn)),
+                Input::Closed { conn, cause } if streamer == Some(conn) => {
                     event.send(format!("{had} {cause:?}")).unwrap();
                 }
                 _ => {}

@@ -32,17 +32,17 @@ fn bytes_before_a_half_close_are_answered_after_it() {
 fn one_turn_s_forwards_and_sends_arrive_in_their_order() {
     let running = serve(|_| {
         script(|_, input, io| {
-            if let Input::Bytes { peer, bytes } = input {
+            if let Input::Bytes { conn, bytes } = input {
                 // More segments than one gathered write has, with neighbours that can be joined and some that can't.
                 for i in 0..bytes.len() {
-                    io.send(peer, b"<");
-                    io.send(peer, b"-");
-                    io.forward(peer, i..i + 1);
-                    io.forward(peer, i..i);
-                    io.send(peer, b">");
+                    io.send(conn, b"<");
+                    io.send(conn, b"-");
+                    io.forward(conn, i..i + 1);
+                    io.forward(conn, i..i);
+                    io.send(conn, b">");
                 }
-                io.forward(peer, 0..2);
-                io.forward(peer, 2..bytes.len());
+                io.forward(conn, 0..2);
+                io.forward(conn, 2..bytes.len());
             }
             Time::NEVER
         })
@@ -59,12 +59,12 @@ fn a_large_answer_of_many_pieces_is_cut_anywhere_and_arrives_whole() {
     const PIECES: usize = 400;
     let running = serve(|_| {
         script(|_, input, io| {
-            if let Input::Bytes { peer, bytes } = input {
+            if let Input::Bytes { conn, bytes } = input {
                 for i in 0..PIECES {
-                    io.send(peer, &pattern(i * PIECE, PIECE));
-                    io.forward(peer, 0..bytes.len());
+                    io.send(conn, &pattern(i * PIECE, PIECE));
+                    io.forward(conn, 0..bytes.len());
                 }
-                io.close(peer);
+                io.close(conn);
             }
             Time::NEVER
         })
@@ -83,9 +83,9 @@ fn a_large_answer_of_many_pieces_is_cut_anywhere_and_arrives_whole() {
 fn a_peer_that_never_takes_its_last_bytes_is_dropped_after_the_linger() {
     let running = serve(|_| {
         script(|_, input, io| {
-            if let Input::Bytes { peer, .. } = input {
-                io.send(peer, &vec![7; 64 << 20]);
-                io.close(peer);
+            if let Input::Bytes { conn, .. } = input {
+                io.send(conn, &vec![7; 64 << 20]);
+                io.close(conn);
             }
             Time::NEVER
         })
@@ -113,9 +113,9 @@ fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
         script(move |now, input, io| {
             events.send((event(&input), now)).unwrap();
             match input {
-                Input::Accepted { peer, .. } => {
-                    io.pause(peer);
-                    held = Some(peer);
+                Input::Accepted { conn, .. } => {
+                    io.pause(conn);
+                    held = Some(conn);
                     due = now + Span::from_millis(150);
                 }
                 Input::Tick => {
@@ -147,8 +147,8 @@ fn a_reset_of_a_paused_peer_reaches_the_handler() {
         let events = events.take().unwrap();
         script(move |_, input, io| {
             events.send(event(&input)).unwrap();
-            if let Input::Accepted { peer, .. } = input {
-                io.pause(peer);
+            if let Input::Accepted { conn, .. } = input {
+                io.pause(conn);
             }
             Time::NEVER
         })

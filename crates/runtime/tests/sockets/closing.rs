@@ -8,7 +8,7 @@ use std::thread;
 use weir_base::Time;
 use weir_config::{SocketIo, SslMode};
 use weir_engine::port::Input;
-use weir_runtime::{Plan, Running, start};
+use weir_runtime::{Running, RuntimeOptions, start};
 
 use crate::certs::*;
 use crate::common::*;
@@ -35,24 +35,24 @@ fn refusing(io: SocketIo, way: Way) -> Running {
         let mut told = None;
         script(move |now, input, io| {
             match input {
-                Input::Accepted { peer, .. } if way == Way::Paused => {
-                    io.pause(peer);
-                    told = Some(peer);
+                Input::Accepted { conn, .. } if way == Way::Paused => {
+                    io.pause(conn);
+                    told = Some(conn);
                     return now + weir_base::Span::from_millis(30);
                 }
-                Input::Bytes { peer, .. } if way == Way::Later && told.is_none() => {
-                    told = Some(peer);
-                    io.send(peer, LAST);
+                Input::Bytes { conn, .. } if way == Way::Later && told.is_none() => {
+                    told = Some(conn);
+                    io.send(conn, LAST);
                 }
-                Input::Bytes { peer, .. } if way == Way::Later => io.close_after_error(peer),
-                Input::Bytes { peer, .. } => {
-                    io.send(peer, LAST);
-                    io.close(peer);
+                Input::Bytes { conn, .. } if way == Way::Later => io.close_after_error(conn),
+                Input::Bytes { conn, .. } => {
+                    io.send(conn, LAST);
+                    io.close(conn);
                 }
                 Input::Tick => {
-                    if let Some(peer) = told.take() {
-                        io.send(peer, LAST);
-                        io.close(peer);
+                    if let Some(conn) = told.take() {
+                        io.send(conn, LAST);
+                        io.close(conn);
                     }
                 }
                 _ => {}
@@ -60,7 +60,7 @@ fn refusing(io: SocketIo, way: Way) -> Running {
             Time::NEVER
         })
     };
-    start(Plan { io, ..plan(1) }, handler).unwrap()
+    start(RuntimeOptions { io, ..plan(1) }, handler).unwrap()
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn a_long_answer_before_a_close_arrives_while_the_client_sends() {
     for io in BOTH {
         let handler = |_| {
             script(|_, input, io| {
-                if let Input::Bytes { peer, .. } = input {
-                    io.send(peer, &pattern(0, LONG));
-                    io.close(peer);
+                if let Input::Bytes { conn, .. } = input {
+                    io.send(conn, &pattern(0, LONG));
+                    io.close(conn);
                 }
                 Time::NEVER
             })
         };
-        let running = start(Plan { io, ..plan(1) }, handler).unwrap();
+        let running = start(RuntimeOptions { io, ..plan(1) }, handler).unwrap();
         let mut stream = client(&running);
         // The client sends everything before it reads anything.
         stream.write_all(&vec![b'x'; LONG]).unwrap();
@@ -115,13 +115,13 @@ fn a_client_that_ends_its_side_gets_the_rest_of_its_answer() {
     for io in BOTH {
         let handler = |_| {
             script(|_, input, io| {
-                if let Input::Bytes { peer, .. } = input {
-                    io.send(peer, &pattern(0, LONG));
+                if let Input::Bytes { conn, .. } = input {
+                    io.send(conn, &pattern(0, LONG));
                 }
                 Time::NEVER
             })
         };
-        let running = start(Plan { io, ..plan(1) }, handler).unwrap();
+        let running = start(RuntimeOptions { io, ..plan(1) }, handler).unwrap();
         let mut stream = client(&running);
         stream.write_all(b"!").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -132,7 +132,7 @@ fn a_client_that_ends_its_side_gets_the_rest_of_its_answer() {
 
 fn serve_secure(site: &Site, io: SocketIo) -> Running {
     let mut secure = Some(Secure::new().0);
-    start(Plan { io, ..site.plan(1) }, move |_| secure.take().unwrap()).unwrap()
+    start(RuntimeOptions { io, ..site.plan(1) }, move |_| secure.take().unwrap()).unwrap()
 }
 
 #[test]
@@ -206,18 +206,18 @@ fn what_was_sent_before_the_end_of_the_process_arrives() {
         for closes in [true, false] {
             let handler = move |_| {
                 script(move |_, input, io| {
-                    if let Input::Bytes { peer, .. } = input {
+                    if let Input::Bytes { conn, .. } = input {
                         let length = if closes { LONG } else { LAST.len() };
-                        io.send(peer, &pattern(0, length));
+                        io.send(conn, &pattern(0, length));
                         if closes {
-                            io.close(peer);
+                            io.close(conn);
                         }
                         io.exit(0);
                     }
                     Time::NEVER
                 })
             };
-            let running = start(Plan { io, ..plan(1) }, handler).unwrap();
+            let running = start(RuntimeOptions { io, ..plan(1) }, handler).unwrap();
             let mut stream = client(&running);
             stream.write_all(b"!").unwrap();
             let length = if closes { LONG } else { LAST.len() };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use weir_base::{ClientAddr, Host, Target, Time};
 use weir_config::SocketIo;
-use weir_engine::port::{Answer, Input, Level, Reread, Signal, Work};
-use weir_runtime::{LogTarget, Plan, Running, start};
+use weir_engine::port::{Input, Level, Reread, Signal, Work, WorkResult};
+use weir_runtime::{LogTarget, Running, RuntimeOptions, start};
 
 use crate::common::*;
 
@@ -50,7 +50,7 @@ fn folder(name: &str) -> PathBuf {
     dir
 }
 
-fn silence(received: &Receiver<String>) {
+fn nothing_happens(received: &Receiver<String>) {
     assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "no more inputs arrive");
 }
 
@@ -59,7 +59,7 @@ fn a_refused_connect_fails_once_with_the_systems_words() {
     let (_running, received) = connecting(target(closed_port()));
     let failed = next(&received);
     assert!(failed.contains("Connection refused"), "{failed}");
-    silence(&received);
+    nothing_happens(&received);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_connect_succeeds_once_and_says_from_where() {
     let (mut server, from) = listener.accept().unwrap();
     assert_eq!(next(&received), format!("from {from}"));
     assert_eq!(next(&received), "connected");
-    silence(&received);
+    nothing_happens(&received);
     server.write_all(b"hello").unwrap();
     assert_eq!(next(&received), "bytes 5");
     drop(server);
@@ -95,7 +95,7 @@ fn a_name_without_an_answer_fails_once() {
     assert_eq!(next(&received), "resolved no-such-host.invalid");
     let failed = next(&received);
     assert!(failed.contains("could not look up \"no-such-host.invalid\""), "{failed}");
-    silence(&received);
+    nothing_happens(&received);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_unix_socket_with_a_full_queue_is_waited_for() {
     socket.listen(0).unwrap();
     let first = UnixStream::connect(dir.join(".s.PGSQL.1")).unwrap();
     let (_running, received) = connecting(Target { host: Host::SocketDir(dir.clone()), port: 1 });
-    silence(&received);
+    nothing_happens(&received);
     let listener: UnixListener = socket.into();
     listener.accept().unwrap();
     assert!(next(&received).starts_with("from "));
@@ -129,7 +129,7 @@ fn a_unix_socket_with_a_full_queue_is_waited_for() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-fn unix_plan(dir: &std::path::Path) -> Plan {
+fn unix_plan(dir: &std::path::Path) -> RuntimeOptions {
     let mut plan = plan(1);
     plan.listen.addresses.clear();
     plan.listen.port = 6432;
@@ -148,7 +148,7 @@ fn our_unix_socket_has_its_mode_knows_its_clients_and_vanishes_with_us() {
         script(move |_, input, io| {
             match input {
                 Input::Accepted { from, .. } => events.send(from).unwrap(),
-                Input::Bytes { peer, bytes } => io.send(peer, bytes),
+                Input::Bytes { conn, bytes } => io.send(conn, bytes),
                 _ => {}
             }
             Time::NEVER
@@ -266,11 +266,11 @@ fn helpers_answer_all_however_many_are_asked() {
                         salt: i.to_be_bytes().into(),
                         iterations: 2,
                     };
-                    (0..JOBS).for_each(|i| io.help(i, salt(i)));
-                    io.help(JOBS, Work::LoadConfig(Reread::All));
-                    io.help(JOBS + 1, Work::NameOfUser(0));
+                    (0..JOBS).for_each(|i| io.submit_job(i, salt(i)));
+                    io.submit_job(JOBS, Work::LoadConfig(Reread::All));
+                    io.submit_job(JOBS + 1, Work::NameOfUser(0));
                 }
-                Input::Helped { job, answer } => events.send((job, answer)).unwrap(),
+                Input::JobDone { job, result } => events.send((job, result)).unwrap(),
                 _ => {}
             }
             Time::NEVER
@@ -284,10 +284,12 @@ fn helpers_answer_all_however_many_are_asked() {
         let (job, answer) = received.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!std::mem::replace(&mut seen[job as usize], true), "job {job} is answered once");
         match answer {
-            Answer::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
-            Answer::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
-            Answer::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
-            Answer::Changed(_) | Answer::Checked(_) | Answer::Recorded(_) => panic!("nothing was changed or checked"),
+            WorkResult::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
+            WorkResult::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
+            WorkResult::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
+            WorkResult::Changed(_) | WorkResult::Checked(_) | WorkResult::Recorded(_) => {
+                panic!("nothing was changed or checked")
+            }
         }
     }
 }
@@ -307,12 +309,12 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
                     // Seconds of work.
                     let (password, salt) = (|| "pencil".into(), || b"salt".to_vec());
                     let long = || Work::SaltClient { password: password(), salt: salt(), iterations: 400_000 };
-                    (0..CLIENTS).for_each(|job| io.help(job, long()));
-                    io.help(CLIENTS, Work::LoadConfig(Reread::All));
-                    io.help(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
-                    io.help(CLIENTS + 2, Work::NameOfUser(0));
+                    (0..CLIENTS).for_each(|job| io.submit_job(job, long()));
+                    io.submit_job(CLIENTS, Work::LoadConfig(Reread::All));
+                    io.submit_job(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
+                    io.submit_job(CLIENTS + 2, Work::NameOfUser(0));
                 }
-                Input::Helped { job, .. } => drop(events.send(job)),
+                Input::JobDone { job, .. } => drop(events.send(job)),
                 _ => {}
             }
             Time::NEVER
@@ -352,7 +354,7 @@ fn the_handler_ends_the_process_with_its_status_and_the_last_lines_are_logged() 
 fn the_log_s_first_line_says_what_sockets_are_served_with() {
     for io in [SocketIo::Epoll, SocketIo::Auto, SocketIo::IoUring] {
         let lines = Lines::default();
-        let plan = Plan { log: LogTarget::Writer(Box::new(lines.clone())), io, ..plan(2) };
+        let plan = RuntimeOptions { log: LogTarget::Writer(Box::new(lines.clone())), io, ..plan(2) };
         let (echo, _received) = Echo::new();
         let mut echoes = vec![Echo { event: echo.event.clone() }, echo];
         let running = start(plan, |_| echoes.pop().unwrap()).unwrap();
@@ -395,14 +397,14 @@ fn closing_a_peer_ends_its_handle() {
         let events = events.take().unwrap();
         script(move |_, input, io| {
             events.send(event(&input)).unwrap();
-            if let Input::Bytes { peer, .. } = input {
-                io.send(peer, b"bye");
-                io.close(peer);
-                // None of these calls concerns an existing peer.
-                io.send(peer, b"lost");
-                io.close(peer);
-                io.resume(peer);
-                io.detach(peer);
+            if let Input::Bytes { conn, .. } = input {
+                io.send(conn, b"bye");
+                io.close(conn);
+                // None of these calls concerns an existing connection.
+                io.send(conn, b"lost");
+                io.close(conn);
+                io.resume(conn);
+                io.detach(conn);
             }
             Time::NEVER
         })
@@ -413,5 +415,5 @@ fn closing_a_peer_ends_its_handle() {
     stream.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "bye");
     assert_eq!([next(&received), next(&received)], ["accepted", "bytes 4"]);
-    silence(&received);
+    nothing_happens(&received);
 }

@@ -14,7 +14,7 @@ use weir_runtime::{Handler, start};
 use crate::common::*;
 use crate::envelopes::Envelopes;
 
-/// Echoes, and moves each peer to the next worker after every third read.
+/// Echoes, and moves each connection to the next worker after every third read.
 struct Roam {
     worker: u16,
     workers: u16,
@@ -26,18 +26,18 @@ struct Roam {
 impl Handler for Roam {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
-            Input::Bytes { peer, bytes } => {
-                io.forward(peer, 0..bytes.len());
+            Input::Bytes { conn, bytes } => {
+                io.forward(conn, 0..bytes.len());
                 self.reads += 1;
                 if self.reads.is_multiple_of(3) {
-                    io.detach(peer);
+                    io.detach(conn);
                 }
             }
-            Input::Blocked { peer } => io.pause(peer),
-            Input::Drained { peer } => io.resume(peer),
-            Input::Detached { peer } => {
+            Input::Blocked { conn } => io.pause(conn),
+            Input::Drained { conn } => io.resume(conn),
+            Input::Detached { conn } => {
                 self.moves.fetch_add(1, Ordering::Relaxed);
-                io.post(WorkerId((self.worker + 1) % self.workers), self.envelopes.next(), Some(peer));
+                io.post(WorkerId((self.worker + 1) % self.workers), self.envelopes.next(), Some(conn));
             }
             Input::Message { from, socket, .. } => {
                 assert_eq!((from.0 + 1) % self.workers, self.worker);

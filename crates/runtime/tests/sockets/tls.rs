@@ -12,11 +12,11 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use weir_base::{Host, Origin, Peer, Time, WorkerId};
+use weir_base::{ConnId, Host, Origin, Time, WorkerId};
 use weir_config::{Config, FileFormat, SslMode, TlsSide};
 use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
-use weir_runtime::{Handler, Plan, Running, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
+use weir_runtime::{Handler, Running, RuntimeOptions, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
 
 use crate::certs::*;
 use crate::common::*;
@@ -43,8 +43,8 @@ pub(crate) fn site() -> Site {
 }
 
 impl Site {
-    pub(crate) fn plan(&self, workers: u16) -> Plan {
-        Plan { tls: TlsFiles::load(&self.config).unwrap(), ..plan(workers) }
+    pub(crate) fn plan(&self, workers: u16) -> RuntimeOptions {
+        RuntimeOptions { tls: TlsFiles::load(&self.config).unwrap(), ..plan(workers) }
     }
 
     fn serve<B: Handler>(&self, handler: impl FnMut(WorkerSetup) -> B) -> Running {
@@ -96,12 +96,12 @@ impl Handler for Secure {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         let _ = self.event.send(event(&input));
         match input {
-            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM }),
+            Input::Accepted { conn, .. } => io.start_tls(conn, Handshake::Accept { received: Vec::new(), from: FROM }),
             Input::Secured { tls, .. } => drop(self.secured.send(*tls)),
-            Input::Bytes { peer, bytes } if bytes == b"bye" => io.close(peer),
-            Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
-            Input::Blocked { peer } => io.pause(peer),
-            Input::Drained { peer } => io.resume(peer),
+            Input::Bytes { conn, bytes } if bytes == b"bye" => io.close(conn),
+            Input::Bytes { conn, bytes } => io.forward(conn, 0..bytes.len()),
+            Input::Blocked { conn } => io.pause(conn),
+            Input::Drained { conn } => io.resume(conn),
             _ => {}
         }
     }
@@ -262,13 +262,13 @@ fn a_large_answer_of_many_pieces_is_whole_and_ends_in_order() {
     let site = site();
     let running = site.serve(|_| {
         Doing(|input: Input<'_>, io: &mut dyn SecureIo| match input {
-            Input::Accepted { peer, .. } => io.accept_tls(peer),
-            Input::Bytes { peer, bytes } => {
+            Input::Accepted { conn, .. } => io.accept_tls(conn),
+            Input::Bytes { conn, bytes } => {
                 for i in 0..PIECES {
-                    io.send(peer, &pattern(i * PIECE, PIECE));
-                    io.forward(peer, 0..bytes.len());
+                    io.send(conn, &pattern(i * PIECE, PIECE));
+                    io.forward(conn, 0..bytes.len());
                 }
-                io.close(peer);
+                io.close(conn);
             }
             _ => {}
         })
@@ -287,20 +287,20 @@ fn a_large_answer_of_many_pieces_is_whole_and_ends_in_order() {
 struct Doing<F>(F);
 
 trait SecureIo: DynIo {
-    fn accept_tls(&mut self, peer: Peer);
-    fn connect_tls(&mut self, peer: Peer, host: Host, mode: SslMode, direct: bool);
-    fn carry(&mut self, to: WorkerId, message: Message, peer: Peer);
+    fn accept_tls(&mut self, conn: ConnId);
+    fn connect_tls(&mut self, conn: ConnId, host: Host, mode: SslMode, direct: bool);
+    fn carry(&mut self, to: WorkerId, message: Message, conn: ConnId);
 }
 
 impl<I: Io> SecureIo for I {
-    fn accept_tls(&mut self, peer: Peer) {
-        self.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM });
+    fn accept_tls(&mut self, conn: ConnId) {
+        self.start_tls(conn, Handshake::Accept { received: Vec::new(), from: FROM });
     }
-    fn connect_tls(&mut self, peer: Peer, host: Host, mode: SslMode, direct: bool) {
-        self.start_tls(peer, Handshake::Connect { host, mode, direct });
+    fn connect_tls(&mut self, conn: ConnId, host: Host, mode: SslMode, direct: bool) {
+        self.start_tls(conn, Handshake::Connect { host, mode, direct });
     }
-    fn carry(&mut self, to: WorkerId, message: Message, peer: Peer) {
-        self.post(to, message, Some(peer));
+    fn carry(&mut self, to: WorkerId, message: Message, conn: ConnId) {
+        self.post(to, message, Some(conn));
     }
 }
 
@@ -408,11 +408,11 @@ fn an_encrypted_connection_goes_on_at_another_worker() {
     let running = start(site.plan(2), |setup| {
         let (me, mut envelopes) = (setup.worker, Envelopes::new());
         Doing(move |input: Input<'_>, io: &mut dyn SecureIo| match input {
-            Input::Accepted { peer, .. } => io.accept_tls(peer),
-            Input::Secured { peer, .. } => io.detach(peer),
-            Input::Detached { peer } => io.carry(WorkerId(1), envelopes.next(), peer),
-            Input::Message { socket: Some(peer), .. } => io.send(peer, &[b'0' + me.0 as u8]),
-            Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
+            Input::Accepted { conn, .. } => io.accept_tls(conn),
+            Input::Secured { conn, .. } => io.detach(conn),
+            Input::Detached { conn } => io.carry(WorkerId(1), envelopes.next(), conn),
+            Input::Message { socket: Some(conn), .. } => io.send(conn, &[b'0' + me.0 as u8]),
+            Input::Bytes { conn, bytes } => io.forward(conn, 0..bytes.len()),
             _ => {}
         })
     });
@@ -429,7 +429,7 @@ fn an_encrypted_connection_goes_on_at_another_worker() {
 fn a_reload_changes_the_certificate_for_new_clients_only() {
     let site = site();
     let files = TlsFiles::load(&site.config).unwrap();
-    let plan = Plan { tls: files.clone(), ..plan(1) };
+    let plan = RuntimeOptions { tls: files.clone(), ..plan(1) };
     let next = Arc::new(site.config.clone());
     let adopted = next.clone();
     let running = start(plan, move |_| {
@@ -470,12 +470,12 @@ struct Adopting {
 impl Handler for Adopting {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
-            Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new(), from: FROM }),
-            Input::Bytes { peer, bytes } => {
+            Input::Accepted { conn, .. } => io.start_tls(conn, Handshake::Accept { received: Vec::new(), from: FROM }),
+            Input::Bytes { conn, bytes } => {
                 if bytes == b"adopt" {
-                    io.adopt(&self.adopted);
+                    io.apply_config(&self.adopted);
                 }
-                io.forward(peer, 0..bytes.len());
+                io.forward(conn, 0..bytes.len());
             }
             _ => {}
         }
@@ -490,14 +490,14 @@ fn connect_to(server: &Site, client: &Config, host: &str, mode: SslMode) -> Resu
     let (running, ..) = serve_secure(server);
     let (tell, received) = channel();
     let (to, host) = (target(address(&running)), Host::Name(host.to_owned()));
-    let plan = Plan { tls: TlsFiles::load(client).unwrap(), ..plan(1) };
+    let plan = RuntimeOptions { tls: TlsFiles::load(client).unwrap(), ..plan(1) };
     let connecting = start(plan, move |_| {
         let (tell, to, host) = (tell.clone(), to.clone(), host.clone());
         Doing(move |input: Input<'_>, io: &mut dyn SecureIo| match input {
             Input::Accepted { .. } => drop(io.connect(&to)),
-            Input::Connected { peer, .. } => io.connect_tls(peer, host.clone(), mode, true),
-            Input::Secured { peer, tls } => {
-                io.send(peer, b"hello");
+            Input::Connected { conn, .. } => io.connect_tls(conn, host.clone(), mode, true),
+            Input::Secured { conn, tls } => {
+                io.send(conn, b"hello");
                 let _ = tell.send(Ok(*tls));
             }
             Input::TlsFailed { error, .. } => drop(tell.send(Err(error))),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_auth::{
-    Asked, Facts, Hba, IdentMaps, Method, Mocks, Plan, RequireAuth, ScramClient, ScramKeys, ScramPolicy, ScramVerifier,
-    Secret, Shape, Trust, Via, decide, md5_hex_secret, md5_response,
+    ConnectionType, Facts, Hba, HbaRequest, IdentMaps, LoginPlan, Method, Mocks, RequireAuth, ScramClient, ScramKeys,
+    ScramPolicy, ScramVerifier, Secret, Shape, Trust, decide, md5_hex_secret, md5_response,
 };
-use weir_pgwire::{Auth, HEAD, backend, put_back, put_front};
+use weir_pgwire::{AuthRequest, HEAD, backend, put_back, put_front};
 
 use super::rig::*;
 use crate::login::{Login, LoginNonces, LoginStep};
@@ -26,14 +26,14 @@ fn salt() -> LoginNonces {
 }
 
 /// The first message that a client by the Unix socket receives.
-fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
+fn plan(method: Method, user: &str, secret: Option<&Secret>) -> LoginPlan {
     plan_among(&Mocks::default(), method, user, secret)
 }
 
 /// The first message that the client receives if the known users have these secrets.
-fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> Plan {
-    let (hba, via) = (Hba::default(), Via::Local);
-    let demand = method.demand(&hba, &Asked { via, database: "db", user, physical_replication: false });
+fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> LoginPlan {
+    let (hba, via) = (Hba::default(), ConnectionType::Local);
+    let demand = method.demand(&hba, &HbaRequest { via, database: "db", user, physical_replication: false });
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
     let (known, policy) = (secret.is_some(), &policy());
@@ -107,17 +107,17 @@ fn respond(
 ) -> Vec<u8> {
     let mut answer = Vec::new();
     match backend::authentication(asked).unwrap() {
-        Auth::Cleartext => put_front::password(&mut answer, password.as_bytes()),
-        Auth::Md5(salt) => {
+        AuthRequest::Cleartext => put_front::password(&mut answer, password.as_bytes()),
+        AuthRequest::Md5(salt) => {
             let response = md5_response(&md5_hex_secret(user, password), salt);
             put_front::password(&mut answer, response.as_bytes());
         }
-        Auth::Sasl(offered) => {
+        AuthRequest::Sasl(offered) => {
             let (mechanism, client, first) = ScramClient::choose([3; 18], offered, binding).unwrap();
             put_front::sasl_initial(&mut answer, mechanism, &first);
             *scram = Some(client);
         }
-        Auth::SaslContinue(first) => {
+        AuthRequest::SaslContinue(first) => {
             let need = scram.take().unwrap().server_first(first).unwrap();
             let salted = if password == "right" { SALTED } else { [1; 32] };
             put_front::sasl_response(&mut answer, &need.answer(&ScramKeys::from_salted(&salted)).1);
@@ -448,14 +448,14 @@ fn challenge(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>)
     let (mut login, _) = Login::begin(user, plan, secret, salt(), None, &mut seen);
     let asked = each(&seen);
     match backend::authentication(&asked[0][HEAD..]).unwrap() {
-        Auth::Cleartext => "cleartext".into(),
-        Auth::Md5(_) => "md5".into(),
+        AuthRequest::Cleartext => "cleartext".into(),
+        AuthRequest::Md5(_) => "md5".into(),
         _ => {
             let mut first = Vec::new();
             put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
             let mut answer = Vec::new();
             login.message(&first[HEAD..], &policy(), &mut answer);
-            let Auth::SaslContinue(text) = backend::authentication(&answer[HEAD..]).unwrap() else { panic!() };
+            let AuthRequest::SaslContinue(text) = backend::authentication(&answer[HEAD..]).unwrap() else { panic!() };
             let text = String::from_utf8_lossy(text).into_owned();
             let (salt, iterations) = text.split_once(",s=").unwrap().1.split_once(',').unwrap();
             format!("scram, salt of {}, {iterations}", salt.len())

@@ -285,7 +285,7 @@ pub(crate) fn parameter_types() -> Vec<u8> {
 
 pub(crate) fn row_kind() -> Vec<u8> {
     let mut kind = Vec::new();
-    let column = weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text };
+    let column = weir_pgwire::ResultColumn { name: "x", kind: weir_pgwire::ResultColumnType::Text };
     weir_pgwire::put_back::row_description(&mut kind, &[column]);
     kind
 }

@@ -1,4 +1,4 @@
-//! A cut changes nothing: wherever the bytes of both sides are split, both sides get the same bytes, and the books end
+//! A cut changes nothing: wherever the bytes of both sides are split, both sides get the same bytes, and the state ends
 //! the same. And no bytes make a session panic.
 
 use proptest::collection::vec;
@@ -138,7 +138,7 @@ fn result() -> Vec<u8> {
     result
 }
 
-/// What both ends were sent, and what the books say at the end.
+/// What both ends were sent, and the state at the end.
 #[derive(PartialEq, Eq, Debug)]
 struct Outcome {
     client: Vec<u8>,
@@ -146,7 +146,7 @@ struct Outcome {
     statements: Vec<(Vec<u8>, Vec<u8>)>,
     client_state: String,
     server_state: String,
-    counts: crate::StatementCounts,
+    counts: crate::StatementMessageCounts,
     refused: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Alerts: conditions of each second, made into messages (`weir_admin::AlertBook`), and sent to the targets of
+//! Alerts: conditions of each second, made into messages (`weir_admin::AlertStates`), and sent to the targets of
 //! `[alerts]`.
 //!
-//! Owns the book, the silences and the targets. A target that hangs or fails costs the data plane nothing: it has a
-//! task and a bounded queue of its own, and its requests run on threads for blocking work.
+//! Owns the states of alerts, the silences and the targets. A target that hangs or fails costs the data plane nothing:
+//! it has a task and a bounded queue of its own, and its requests run on threads for blocking work.
 
 mod conditions;
 mod firing;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use weir_admin::{AlertBook, AlertNotice, FiredAlert, ListedAlert};
+use weir_admin::{AlertNotice, AlertStates, FiredAlert, ListedAlert};
 use weir_base::Span;
 use weir_config::Config;
 
@@ -40,7 +40,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 pub(crate) struct Alerts(Arc<Inner>);
 
 struct Inner {
-    book: Mutex<AlertBook>,
+    states: Mutex<AlertStates>,
     firing: Firing,
     workers: Workers,
     silences: Silences,
@@ -52,10 +52,10 @@ impl Alerts {
     pub(crate) fn new(workers: &Workers, send: &SendHttp, folder: Option<&Path>) -> Alerts {
         let target = |kind| Target::new(kind, send.clone(), workers.clone());
         let targets = TargetKind::ALL.map(target).into();
-        let (firing, mut book) = (Firing::open(folder), AlertBook::default());
-        book.take_over(clock::now().as_micros() as u64, firing.last());
-        let (book, workers) = (Mutex::new(book), workers.clone());
-        Alerts(Arc::new(Inner { book, firing, workers, silences: Silences::open(folder), targets }))
+        let (firing, mut states) = (Firing::open(folder), AlertStates::default());
+        states.restore(clock::now().as_micros() as u64, firing.last());
+        let (states, workers) = (Mutex::new(states), workers.clone());
+        Alerts(Arc::new(Inner { states, firing, workers, silences: Silences::open(folder), targets }))
     }
 
     /// The conditions of this moment hold; makes the messages that are due.
@@ -64,11 +64,11 @@ impl Alerts {
         let now = clock::now();
         let silenced = self.0.silences.now(now.as_secs_f64());
         let (due, fired) = {
-            let mut book = lock(&self.0.book);
-            let due = book.observe(now.as_micros() as u64, conditions, (alerts.hold, alerts.repeat), |key| {
+            let mut states = lock(&self.0.states);
+            let due = states.observe(now.as_micros() as u64, conditions, (alerts.hold, alerts.repeat), |key| {
                 silenced.iter().any(|silence| silence.covers(key))
             });
-            (due, book.fired())
+            (due, states.fired())
         };
         self.keep(&fired);
         self.0.targets.iter().for_each(|target| target.follow(alerts));
@@ -101,7 +101,7 @@ impl Alerts {
         }
         loop {
             sleep(REFRESH).await;
-            let firing = lock(&self.0.book).firing();
+            let firing = lock(&self.0.states).firing();
             if !firing.is_empty() {
                 self.0.targets.iter().for_each(|target| target.refresh(&firing));
             }
@@ -110,12 +110,12 @@ impl Alerts {
 
     /// All alerts, those without messages too.
     pub(crate) fn list(&self) -> Vec<ListedAlert> {
-        lock(&self.0.book).list()
+        lock(&self.0.states).list()
     }
 
     /// How many alerts fire and are not silenced.
     pub(crate) fn count_firing(&self) -> usize {
-        lock(&self.0.book).firing().len()
+        lock(&self.0.states).firing().len()
     }
 
     /// The targets, and how they do.

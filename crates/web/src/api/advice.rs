@@ -11,15 +11,15 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_config::Config;
 
+use super::applied_advice::{AppliedAdvice, AppliedChange};
 use super::moments::moments;
 use super::params::{Changer, Name, within};
-use super::trials::{Trial, Trials};
+use crate::activity_probe::ActivityProbe;
 use crate::advice::{Advice, Measured, advise};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
 use crate::incident::{Cause, Incident, current};
-use crate::looks::Looks;
 use crate::pool_tests::PoolTests;
 use crate::watch::{Scale, Watch};
 use crate::whole::whole_or_none;
@@ -41,7 +41,7 @@ pub(crate) struct All {
     /// What sizes finished work needs.
     advice: Vec<Advice>,
     /// Changes that advice made.
-    trials: Vec<Trial>,
+    trials: Vec<AppliedChange>,
 }
 
 /// An incident, in short.
@@ -61,11 +61,11 @@ pub(crate) async fn advice(
     State(workers): State<Workers>,
     State(watch): State<Watch>,
     State(pool_tests): State<PoolTests>,
-    State(looks): State<Looks>,
-    State(trials): State<Trials>,
+    State(activity_probe): State<ActivityProbe>,
+    State(trials): State<AppliedAdvice>,
 ) -> Result<Json<All>, ApiError> {
     let (report, config) = workers.report().await?;
-    let live = current(&workers, &looks, &report, &config, |_| true).await?;
+    let live = current(&workers, &activity_probe, &report, &config, |_| true).await?;
     let mut advice = Vec::new();
     for name in watch.kept().await? {
         if !live.iter().any(|incident| incident.pool == name) && !trials.watches(&name) {
@@ -112,15 +112,15 @@ pub(crate) struct Wanted {
 pub(crate) async fn apply(
     changer: Changer,
     State(watch): State<Watch>,
-    State((pool_tests, looks)): State<(PoolTests, Looks)>,
-    State(trials): State<Trials>,
+    State((pool_tests, activity_probe)): State<(PoolTests, ActivityProbe)>,
+    State(trials): State<AppliedAdvice>,
     Name(name): Name,
     wanted: Result<Json<Wanted>, JsonRejection>,
-) -> Result<Json<Trial>, ApiError> {
+) -> Result<Json<AppliedChange>, ApiError> {
     let Json(Wanted { watch_seconds }) = wanted.map_err(ApiError::BadBody)?;
     let watched = within("watch_seconds", watch_seconds.unwrap_or(WATCHED), LONGEST_WATCH)?.max(SHORTEST_WATCH);
     let (report, config) = changer.workers.report().await?;
-    let live = current(&changer.workers, &looks, &report, &config, |pool| pool == name).await?;
+    let live = current(&changer.workers, &activity_probe, &report, &config, |pool| pool == name).await?;
     let said = match live.is_empty() && !trials.watches(&name) {
         true => sizing(&watch, &pool_tests, &config, name.clone()).await?,
         false => None,
@@ -132,14 +132,14 @@ pub(crate) async fn apply(
 /// `POST /api/v1/advice/{name}/undo`.
 pub(crate) async fn undo(
     changer: Changer,
-    State(trials): State<Trials>,
+    State(trials): State<AppliedAdvice>,
     Name(name): Name,
 ) -> Result<StatusCode, ApiError> {
     trials.undo(&name, changer.author).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/v1/advice/{name}/keep`.
-pub(crate) async fn keep(State(trials): State<Trials>, Name(name): Name) -> Result<StatusCode, ApiError> {
+pub(crate) async fn keep(State(trials): State<AppliedAdvice>, Name(name): Name) -> Result<StatusCode, ApiError> {
     trials.keep(&name).map(|()| StatusCode::NO_CONTENT)
 }
 

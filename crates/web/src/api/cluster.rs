@@ -43,7 +43,7 @@ struct Share {
     node: String,
     share: u32,
     floor: u32,
-    lacks: u32,
+    shortfall: u32,
     oldest_wait_seconds: f64,
 }
 
@@ -66,7 +66,7 @@ fn body(view: &ClusterView) -> Cluster {
         node: of.node.clone(),
         share: of.share,
         floor: of.floor,
-        lacks: of.lacks,
+        shortfall: of.shortfall,
         oldest_wait_seconds: seconds(of.oldest_wait),
     };
     let pool = |pool: &ClusterPool| Pool {
@@ -94,11 +94,16 @@ mod tests {
 
     #[test]
     fn a_share_has_what_its_node_lacks_and_for_how_long_in_seconds() {
-        let share =
-            ClusterShare { node: "a".into(), share: 8, floor: 1, lacks: 2, oldest_wait: Span::from_micros(1_500_000) };
+        let share = ClusterShare {
+            node: "a".into(),
+            share: 8,
+            floor: 1,
+            shortfall: 2,
+            oldest_wait: Span::from_micros(1_500_000),
+        };
         let pools = vec![ClusterPool { name: "app".into(), budget: 12, shares: vec![share] }];
         let shown = serde_json::to_value(body(&ClusterView { pools, ..ClusterView::default() })).expect("JSON");
-        let expected = json!([{"node": "a", "share": 8, "floor": 1, "lacks": 2, "oldest_wait_seconds": 1.5}]);
+        let expected = json!([{"node": "a", "share": 8, "floor": 1, "shortfall": 2, "oldest_wait_seconds": 1.5}]);
         assert_eq!(shown["pools"][0]["shares"], expected);
     }
 }

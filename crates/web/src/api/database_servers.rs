@@ -8,7 +8,7 @@ use axum::extract::State;
 use serde::Serialize;
 use weir_admin::{PoolRecord, Report, ServerCapacity};
 use weir_base::Target;
-use weir_config::{Config, Pool};
+use weir_config::{Config, PoolConfig};
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
@@ -116,7 +116,7 @@ struct Found {
 fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
     let records = by_database(report);
     let mut servers: BTreeMap<String, Found> = BTreeMap::new();
-    let mut add = |pool: &Pool, name: &str, records: &[&PoolRecord]| {
+    let mut add = |pool: &PoolConfig, name: &str, records: &[&PoolRecord]| {
         for target in &pool.targets {
             let found = servers.entry(target.to_string());
             let found = found.or_insert_with(|| Found { target: target.clone(), shares: Vec::new() });
@@ -134,7 +134,7 @@ fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
 }
 
 impl Share {
-    fn of(pool: &Pool, name: &str, records: &[&PoolRecord], config: &Config) -> Share {
+    fn of(pool: &PoolConfig, name: &str, records: &[&PoolRecord], config: &Config) -> Share {
         let mut all = PoolRecord::new(name, "", pool.mode);
         records.iter().for_each(|record| all.add(record));
         Share {
@@ -154,7 +154,7 @@ impl Share {
 
 /// The most connections of a pool: those of each of its users, of one if there is none yet, within the limits that
 /// these share.
-fn most(pool: &Pool, records: &[&PoolRecord], config: &Config) -> Option<u64> {
+fn most(pool: &PoolConfig, records: &[&PoolRecord], config: &Config) -> Option<u64> {
     let of_user = |user: &str| {
         let rules = config.users.get(user);
         let size = rules.and_then(|rules| rules.pool_size).unwrap_or(pool.limits.size);

@@ -5,12 +5,12 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::Signal;
+use weir_admin::BackendSignal;
 
+use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::incident::{Incident, Key, current};
-use crate::looks::Looks;
 
 #[derive(Serialize)]
 pub(crate) struct All {
@@ -26,35 +26,43 @@ pub(crate) struct IncidentsQuery {
 /// `GET /api/v1/incidents`.
 pub(crate) async fn list(
     State(workers): State<Workers>,
-    State(looks): State<Looks>,
+    State(activity_probe): State<ActivityProbe>,
     wanted: Result<Query<IncidentsQuery>, QueryRejection>,
 ) -> Result<Json<All>, ApiError> {
     let Query(IncidentsQuery { pool }) = wanted?;
     let (report, config) = workers.report().await?;
     let wanted = |name: &str| pool.as_deref().is_none_or(|pool| pool == name);
-    current(&workers, &looks, &report, &config, wanted).await.map(|incidents| Json(All { incidents }))
+    current(&workers, &activity_probe, &report, &config, wanted).await.map(|incidents| Json(All { incidents }))
 }
 
 type Backend = Result<Path<(String, u32)>, PathRejection>;
 type Body = Result<Json<Key>, JsonRejection>;
 
 /// `POST /api/v1/pools/{name}/backends/{process_id}/cancel`.
-pub(crate) async fn cancel(looks: State<Looks>, backend: Backend, body: Body) -> Result<StatusCode, ApiError> {
-    signal(looks, backend, body, Signal::Cancel).await
+pub(crate) async fn cancel(
+    activity_probe: State<ActivityProbe>,
+    backend: Backend,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    signal(activity_probe, backend, body, BackendSignal::Cancel).await
 }
 
 /// `POST /api/v1/pools/{name}/backends/{process_id}/terminate`.
-pub(crate) async fn terminate(looks: State<Looks>, backend: Backend, body: Body) -> Result<StatusCode, ApiError> {
-    signal(looks, backend, body, Signal::Terminate).await
+pub(crate) async fn terminate(
+    activity_probe: State<ActivityProbe>,
+    backend: Backend,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    signal(activity_probe, backend, body, BackendSignal::Terminate).await
 }
 
 async fn signal(
-    State(looks): State<Looks>,
+    State(activity_probe): State<ActivityProbe>,
     backend: Backend,
     body: Body,
-    signal: Signal,
+    signal: BackendSignal,
 ) -> Result<StatusCode, ApiError> {
     let Path((pool, process_id)) = backend?;
     let Json(key) = body.map_err(ApiError::BadBody)?;
-    looks.signal(pool, key.of(process_id), signal).await.map(|()| StatusCode::NO_CONTENT)
+    activity_probe.signal(pool, key.of(process_id), signal).await.map(|()| StatusCode::NO_CONTENT)
 }

@@ -1,8 +1,10 @@
 //! The paths of the API. Their handlers are the files beside this one; `openapi.json` describes input and output, and
 //! a test compares it with the paths.
 
+mod access_rules;
 mod advice;
 mod alerts;
+mod applied_advice;
 mod audit;
 mod body;
 mod change;
@@ -10,7 +12,6 @@ mod cluster;
 mod connections;
 mod database_servers;
 mod databases;
-mod entry;
 mod events;
 mod gate;
 mod history;
@@ -25,7 +26,6 @@ mod params;
 mod pools;
 mod process;
 mod statements;
-mod trials;
 mod users;
 mod versions;
 
@@ -44,6 +44,7 @@ use weir_admin::ConfigAccess;
 use weir_config::WebRole;
 
 use crate::access::{Access, RequiredRole};
+use crate::activity_probe::ActivityProbe;
 use crate::admission::{HeldBody, Ticket};
 use crate::alerts::Alerts;
 use crate::ask::Workers;
@@ -53,15 +54,14 @@ use crate::error::ApiError;
 use crate::export_counts::ExportCounter;
 use crate::health::Probe;
 use crate::lab::Lab;
-use crate::looks::Looks;
 use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
 use crate::watch::Watch;
 use crate::{compress, docs, guard, health, metrics, panel};
+use applied_advice::AppliedAdvice;
 use gate::{Gate, MAX_BODY};
-use trials::Trials;
 
 /// Health checks, which are answered under any load.
 const HEALTH: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
@@ -76,9 +76,9 @@ struct App {
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
     pool_tests: PoolTests,
-    looks: Looks,
+    activity_probe: ActivityProbe,
     capacities: Capacities,
-    trials: Trials,
+    trials: AppliedAdvice,
     probe: Probe,
     version: &'static str,
     watch: Watch,
@@ -106,9 +106,9 @@ handlers_take! {
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
     pool_tests: PoolTests,
-    looks: Looks,
+    activity_probe: ActivityProbe,
     capacities: Capacities,
-    trials: Trials,
+    trials: AppliedAdvice,
     probe: Probe,
     workers: Workers,
     watch: Watch,
@@ -118,9 +118,9 @@ handlers_take! {
     sso: SingleSignOn,
 }
 
-impl FromRef<App> for (PoolTests, Looks) {
-    fn from_ref(app: &App) -> (PoolTests, Looks) {
-        (app.pool_tests.clone(), app.looks.clone())
+impl FromRef<App> for (PoolTests, ActivityProbe) {
+    fn from_ref(app: &App) -> (PoolTests, ActivityProbe) {
+        (app.pool_tests.clone(), app.activity_probe.clone())
     }
 }
 
@@ -157,7 +157,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/config/pending", VIEWER, ADMIN, get(versions::pending)),
         ("/api/v1/config/versions", VIEWER, ADMIN, get(versions::list)),
         ("/api/v1/config/versions/{number}", VIEWER, ADMIN, get(versions::one)),
-        ("/api/v1/config/versions/{number}/rehearse", VIEWER, ADMIN, post(versions::rehearse)),
+        ("/api/v1/config/versions/{number}/rehearse", VIEWER, ADMIN, post(versions::preview)),
         ("/api/v1/config/versions/{number}/restore", VIEWER, ADMIN, post(versions::restore)),
         ("/api/v1/pool-keys", VIEWER, ADMIN, get(process::pool_keys)),
         ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
@@ -196,7 +196,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/pools/{name}/backends/{process_id}/terminate", VIEWER, ADMIN, post(incidents::terminate)),
         ("/api/v1/databases", VIEWER, ADMIN, get(databases::list)),
         ("/api/v1/database-servers", VIEWER, ADMIN, get(database_servers::list)),
-        ("/api/v1/entry", VIEWER, ADMIN, get(entry::entry)),
+        ("/api/v1/access-rules", VIEWER, ADMIN, get(access_rules::access_rules)),
         ("/api/v1/users", VIEWER, ADMIN, get(users::list).post(users::make)),
         ("/api/v1/users/{name}", VIEWER, ADMIN, get(users::one).patch(users::alter).delete(users::delete)),
         ("/api/v1/pause", VIEWER, OPERATOR, post(pools::pause_all)),
@@ -220,7 +220,7 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 pub(crate) fn router(
     workers: Workers,
     (access, sso): (Access, SingleSignOn),
-    (config, looks): (Arc<dyn ConfigAccess>, Looks),
+    (config, activity_probe): (Arc<dyn ConfigAccess>, ActivityProbe),
     (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
     (lab, audit): (Lab, Audit),
     timeouts: Timeouts,
@@ -230,7 +230,7 @@ pub(crate) fn router(
     let pool_tests = PoolTests::new(config.clone());
     let capacities = Capacities::new(config.clone());
     let probe = Probe::new(workers.clone());
-    let trials = Trials::new(workers.clone(), watch.clone(), audit.clone());
+    let trials = AppliedAdvice::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
@@ -255,7 +255,7 @@ pub(crate) fn router(
             config,
             versions,
             pool_tests,
-            looks,
+            activity_probe,
             capacities,
             trials,
             probe,

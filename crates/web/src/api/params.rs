@@ -7,7 +7,7 @@ use axum::extract::{FromRef, FromRequestParts, Path, Query, RawPathParams};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::Deserialize;
-use weir_admin::{Author, ChangeRequest, Via};
+use weir_admin::{Author, ChangeRequest, ChangeSource};
 use weir_config::Edit;
 
 use super::body::PersistedBody;
@@ -71,7 +71,7 @@ pub(super) fn author(user: Option<String>, from: IpAddr, request: u64, uri: &Uri
     let comment =
         comment.map(|text| text.chars().filter(|c| !c.is_control()).take(LONGEST_COMMENT).collect::<String>());
     let comment = comment.filter(|text| !text.trim().is_empty());
-    Author { user, from: from.to_canonical().to_string(), via: Via::Api, comment, request }
+    Author { user, from: from.to_canonical().to_string(), via: ChangeSource::Api, comment, request }
 }
 
 /// The workers, for changes of the configuration by the sender of this request.

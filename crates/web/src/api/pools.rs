@@ -163,7 +163,7 @@ impl<'a> Index<'a> {
             lost_state: self
                 .stats
                 .get(name)
-                .map_or(LostState::default(), |stats| stats.tally.lost)
+                .map_or(LostState::default(), |stats| stats.counters.lost)
                 .named()
                 .map(|(kind, count)| (kind, count.lost))
                 .collect(),

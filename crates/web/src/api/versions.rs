@@ -1,6 +1,6 @@
 //! The versions of the configuration: the list, one of them, what a return to it would do, and the return.
 //!
-//! A rehearsal changes nothing. A return is a change like any other: the same checks, the same queue, a new version.
+//! A preview changes nothing. A return is a change like any other: the same checks, the same queue, a new version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Query, State};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
-use weir_admin::{ChangeError, ConfigAccess, Rehearsal, Report};
+use weir_admin::{ChangeError, ChangePreview, ConfigAccess, Report};
 use weir_config::{Edit, Restore};
 
 use super::body::PersistedBody;
@@ -111,7 +111,7 @@ pub(crate) async fn one(
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// Secrets by their keys, as a rehearsal lists those that are needed.
+    /// Secrets by their keys, as a preview lists those that are needed.
     #[serde(default)]
     secrets: BTreeMap<String, String>,
     /// The last version that the caller knows: with a later one nothing is changed.
@@ -123,7 +123,7 @@ type Body = Result<Json<Wanted>, JsonRejection>;
 
 /// What a change would do.
 #[derive(Serialize, Default)]
-pub(crate) struct Rehearsed {
+pub(crate) struct PreviewReply {
     /// The sentence for a person.
     text: String,
     changes: Vec<Difference>,
@@ -147,19 +147,19 @@ struct Disconnected {
 }
 
 /// `POST /api/v1/config/versions/{number}/rehearse`.
-pub(crate) async fn rehearse(
+pub(crate) async fn preview(
     State(versions): State<Versions>,
     State(config): State<Arc<dyn ConfigAccess>>,
     State(workers): State<Workers>,
     Number(number): Number,
     body: Body,
-) -> Result<Json<Rehearsed>, ApiError> {
+) -> Result<Json<PreviewReply>, ApiError> {
     let edit = edit(&find(&versions, number)?, body)?.0;
     // Before the file is read: a change that comes meanwhile makes the caller's number too old, and not its picture.
     let latest = versions.latest();
-    let rehearsal = spawn_blocking(move || config.rehearse(&edit)).await.map_err(|_| ApiError::Ending)?;
+    let preview = spawn_blocking(move || config.preview(&edit)).await.map_err(|_| ApiError::Ending)?;
     let (report, _) = workers.report().await?;
-    Ok(Json(Rehearsed::of(rehearsal.map_err(ApiError::NotChanged)?, &report, latest)))
+    Ok(Json(PreviewReply::of(preview.map_err(ApiError::NotChanged)?, &report, latest)))
 }
 
 /// `GET /api/v1/config/pending`: what a reload of the file would do.
@@ -168,16 +168,16 @@ pub(crate) async fn pending(
     State(config): State<Arc<dyn ConfigAccess>>,
     State(workers): State<Workers>,
     Extension(reader): Extension<Reader>,
-) -> Result<Json<Rehearsed>, ApiError> {
+) -> Result<Json<PreviewReply>, ApiError> {
     let latest = versions.latest();
-    let rehearsal = spawn_blocking(move || config.rehearse_reload()).await.map_err(|_| ApiError::Ending)?;
+    let preview = spawn_blocking(move || config.preview_reload()).await.map_err(|_| ApiError::Ending)?;
     let (report, _) = workers.report().await?;
-    let rehearsal = rehearsal.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?;
-    let mut rehearsed = Rehearsed::of(rehearsal, &report, latest);
+    let preview = preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?;
+    let mut reply = PreviewReply::of(preview, &report, latest);
     if !reader.sees_queries() {
-        rehearsed.changes.iter_mut().for_each(Difference::hide_query);
+        reply.changes.iter_mut().for_each(Difference::hide_query);
     }
-    Ok(Json(rehearsed))
+    Ok(Json(reply))
 }
 
 /// `POST /api/v1/config/versions/{number}/restore`.
@@ -211,14 +211,14 @@ fn edit(version: &Version, body: Body) -> Result<(Edit, Option<u64>), ApiError> 
     }
 }
 
-impl Rehearsed {
-    fn of(rehearsal: Rehearsal, report: &Report, latest: u64) -> Rehearsed {
-        let Rehearsal { changes, differences, secrets } = rehearsal;
+impl PreviewReply {
+    fn of(preview: ChangePreview, report: &Report, latest: u64) -> PreviewReply {
+        let ChangePreview { changes, differences, secrets } = preview;
         let clients = |name: &String| {
             let of_pool = report.pools.iter().filter(|pool| pool.database == *name);
             Disconnected { pool: name.clone(), clients: of_pool.map(|pool| pool.clients()).sum() }
         };
-        let mut rehearsed = Rehearsed {
+        let mut reply = PreviewReply {
             changes: changes.into_iter().map(Difference::from).collect(),
             disconnects: differences.removed.iter().map(clients).collect(),
             added: differences.added,
@@ -227,10 +227,10 @@ impl Rehearsed {
             restart: differences.restart.into_iter().map(|change| change.key).collect(),
             secrets_needed: secrets,
             latest,
-            ..Rehearsed::default()
+            ..PreviewReply::default()
         };
-        rehearsed.text = rehearsed.words();
-        rehearsed
+        reply.text = reply.words();
+        reply
     }
 
     fn words(&self) -> String {

@@ -8,10 +8,10 @@ use weir_admin::{Connections, Cursor, Health, PoolHealth, Report, SocketRecord};
 use weir_config::Config;
 
 use super::{Incident, LONG, PoolNow, incident};
+use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
-use crate::looks::Looks;
 
 /// Worker pages that are read of each kind of connection.
 const PAGES: usize = 64;
@@ -24,12 +24,12 @@ pub(crate) struct Suspects(BTreeMap<String, (PoolNow, f64)>);
 /// The incidents of the wanted pools; the longest first.
 pub(crate) async fn current(
     workers: &Workers,
-    looks: &Looks,
+    activity_probe: &ActivityProbe,
     report: &Report,
     config: &Config,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Incident>, ApiError> {
-    Suspects::new(report, config, wanted).incidents(workers, looks).await
+    Suspects::new(report, config, wanted).incidents(workers, activity_probe).await
 }
 
 impl Suspects {
@@ -60,7 +60,11 @@ impl Suspects {
     }
 
     /// Why the suspected pools are slow; none for a pool that is not.
-    pub(crate) async fn incidents(self, workers: &Workers, looks: &Looks) -> Result<Vec<Incident>, ApiError> {
+    pub(crate) async fn incidents(
+        self,
+        workers: &Workers,
+        activity_probe: &ActivityProbe,
+    ) -> Result<Vec<Incident>, ApiError> {
         let Suspects(mut pools) = self;
         if pools.is_empty() {
             return Ok(Vec::new());
@@ -96,10 +100,14 @@ impl Suspects {
         let mut most = POOLS;
         for pool in pools {
             // A server that is down has nothing to show, and would be waited for.
-            let looks = (most > 0 && !pool.explained).then(|| looks.clone());
-            most -= usize::from(looks.is_some());
+            let activity_probe = (most > 0 && !pool.explained).then(|| activity_probe.clone());
+            most -= usize::from(activity_probe.is_some());
             asked.spawn(async move {
-                let look = if let Some(looks) = looks { Some(looks.look(&pool.name).await) } else { None };
+                let look = if let Some(activity_probe) = activity_probe {
+                    Some(activity_probe.look(&pool.name).await)
+                } else {
+                    None
+                };
                 incident(&pool, look.as_ref())
             });
         }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PoolHealth, SocketRecord};
 use weir_base::{PoolMode, plural};
 
-use crate::looks::Look;
+use crate::activity_probe::ProbedActivity;
 use crate::pool_health::Affected;
 use crate::words::span;
 use chains::chains;
@@ -134,7 +134,7 @@ impl PoolNow {
 }
 
 /// The incident of a pool, if there is one.
-pub(crate) fn incident(of: &PoolNow, look: Option<&Look>) -> Option<Incident> {
+pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<Incident> {
     let activity = look.and_then(|look| look.as_ref().as_ref().ok());
     let holders = holders(of, activity);
     let mut waiting: Vec<Client> = of.waiting().map(Client::of).collect();
@@ -398,7 +398,7 @@ impl Holder {
 }
 
 impl Seen {
-    fn of(look: Option<&Look>) -> Seen {
+    fn of(look: Option<&ProbedActivity>) -> Seen {
         match look.map(AsRef::as_ref) {
             None => Seen { by: None, complete: false, reason: Some("the server was not asked".to_owned()) },
             Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.clone()) },

@@ -67,12 +67,12 @@ fn backend(pid: u32, state: &str, seconds: f64, blocked_by: &[u32]) -> Backend {
     }
 }
 
-fn look(backends: Vec<Backend>) -> Look {
+fn look(backends: Vec<Backend>) -> ProbedActivity {
     Arc::new(Ok(Activity { backends, user: "joe".into(), ..Activity::default() }))
 }
 
 /// One client idle in transaction, and four queries behind it.
-fn locked(waits: &[f64]) -> (PoolNow, Look) {
+fn locked(waits: &[f64]) -> (PoolNow, ProbedActivity) {
     let servers = (1..=5).map(|pid| server(pid, (pid > 1).then_some(8.0 + f64::from(pid)), 20.0)).collect();
     let queries =
         (2..=5).map(|pid| backend(pid, "active", 8.0 + f64::from(pid), if pid == 2 { &[1] } else { &[1, 2] }));
@@ -99,11 +99,11 @@ fn a_lock_is_found_with_its_holder_and_all_behind_it() {
 #[test]
 fn what_the_server_does_not_show_is_reported_and_the_rest_still_found() {
     let (now, _) = locked(&[3.0]);
-    let failed: Look = Arc::new(Err("127.0.0.1:5432 as joe: no".into()));
+    let failed: ProbedActivity = Arc::new(Err("127.0.0.1:5432 as joe: no".into()));
     let found = incident(&now, Some(&failed)).expect("an incident");
     assert_eq!((found.cause, found.seen.complete), (Cause::OneApplication, false));
     assert!(found.seen.reason.as_deref().is_some_and(|reason| reason.contains("as joe: no")));
-    let hidden: Look = Arc::new(Ok(Activity { hidden: true, user: "joe".into(), ..Activity::default() }));
+    let hidden: ProbedActivity = Arc::new(Ok(Activity { hidden: true, user: "joe".into(), ..Activity::default() }));
     let reason = incident(&now, Some(&hidden)).and_then(|found| found.seen.reason).expect("a reason");
     assert!(reason.contains("pg_read_all_stats"), "{reason}");
 }

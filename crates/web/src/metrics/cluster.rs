@@ -15,7 +15,7 @@ const GAUGES: [Gauge; 4] = [
     ("weir_cluster_budget", "The most server connections of all nodes of the cluster", |_, budget| budget),
     ("weir_cluster_share", "The most server connections of this node", |share, _| share.share),
     ("weir_cluster_floor", "The part of the share that this node keeps without a lease", |share, _| share.floor),
-    ("weir_cluster_lacks", "Server connections that clients of this node lack", |share, _| share.lacks),
+    ("weir_cluster_shortfall", "Server connections that clients of this node lack", |share, _| share.shortfall),
 ];
 
 /// At most `most` pools.

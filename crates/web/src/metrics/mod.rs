@@ -166,11 +166,11 @@ impl Figures {
             figures.refusals.entry(key).or_default().add(&record.refusals);
         }
         for of in &report.stats {
-            let DatabaseStats { database, total, tally, .. } = of;
+            let DatabaseStats { database, total, counters, .. } = of;
             let (key, _) = labels(figures.stats.len(), database, "");
             let (stats, counted) = figures.stats.entry(key).or_default();
             stats.add(total);
-            counted.add_counts(tally);
+            counted.add_counts(counters);
             figures.times.add(of);
         }
         figures
@@ -216,11 +216,11 @@ const COUNTERS: [Counter; 8] = [
         of: |stats, _| stats.server_parse_count,
     },
     Counter { name: "weir_binds", help: "Binds of prepared statements", of: |stats, _| stats.bind_count },
-    Counter { name: "weir_client_logins", help: "Clients that logged in", of: |_, tally| tally.logins },
+    Counter { name: "weir_client_logins", help: "Clients that logged in", of: |_, counters| counters.logins },
     Counter {
         name: "weir_server_connects",
         help: "Connections to servers that were begun",
-        of: |_, tally| tally.connects,
+        of: |_, counters| counters.connects,
     },
 ];
 
@@ -404,22 +404,22 @@ impl Figures {
         for (counters, unit) in [(&COUNTERS[..], None), (&BYTES[..], Some(&Unit::Bytes))] {
             for Counter { name, help, of } in counters {
                 let mut family = to.encode_descriptor(name, help, unit, MetricType::Counter)?;
-                for (database, (stats, tally)) in &self.stats {
-                    count_of(&mut family, &[("database", database.as_str())], of(stats, tally))?;
+                for (database, (stats, counters)) in &self.stats {
+                    count_of(&mut family, &[("database", database.as_str())], of(stats, counters))?;
                 }
             }
         }
         let help = "Errors that servers sent to clients";
         let mut family = to.encode_descriptor("weir_server_errors", help, None, MetricType::Counter)?;
-        for (database, (_, tally)) in &self.stats {
-            for (sqlstate, count) in tally.errors.by_code() {
+        for (database, (_, counters)) in &self.stats {
+            for (sqlstate, count) in counters.errors.by_code() {
                 count_of(&mut family, &[("database", database.as_str()), ("sqlstate", &sqlstate)], count)?;
             }
         }
         let help = "Session state that clients lost at the end of a transaction, or were refused";
         let mut family = to.encode_descriptor("weir_session_state_lost", help, None, MetricType::Counter)?;
-        for (database, (_, tally)) in &self.stats {
-            for (kind, count) in tally.lost.named() {
+        for (database, (_, counters)) in &self.stats {
+            for (kind, count) in counters.lost.named() {
                 for (outcome, count) in [("lost", count.lost), ("refused", count.refused)] {
                     let labels = [("database", database.as_str()), ("kind", kind), ("outcome", outcome)];
                     count_of(&mut family, &labels, count)?;

@@ -19,13 +19,13 @@ fn report(pools: usize) -> Report {
         pool
     };
     let stats = |n: usize| {
-        let mut tally = PoolCounters::default();
-        tally.logins = 7;
-        tally.errors.count(*b"23505", 2);
-        tally.times().wait.count_many(0, 3);
-        tally.times().wait.count(2_500_000);
+        let mut counters = PoolCounters::default();
+        counters.logins = 7;
+        counters.errors.count(*b"23505", 2);
+        counters.times().wait.count_many(0, 3);
+        counters.times().wait.count(2_500_000);
         let total = Stats { xact_count: 10, wait_time: 2_500_000, ..Stats::default() };
-        DatabaseStats { database: format!("app{n}"), total, tally, ..DatabaseStats::default() }
+        DatabaseStats { database: format!("app{n}"), total, counters, ..DatabaseStats::default() }
     };
     let refusals = (0..pools)
         .map(|n| RefusalRecord { pool: Some((format!("app{n}"), "ann".into())), refusals: Refusals::default() })

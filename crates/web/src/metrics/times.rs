@@ -58,7 +58,7 @@ impl Timed {
         let name = if self.0.len() < MOST_TIMED { escaped(&of.database) } else { OTHERS.to_owned() };
         let (stats, times) = self.0.entry(name).or_default();
         stats.add(&of.total);
-        of.tally.counted().into_iter().for_each(|counted| times.add(counted));
+        of.counters.counted().into_iter().for_each(|counted| times.add(counted));
     }
 
     pub(super) fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {

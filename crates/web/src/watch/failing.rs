@@ -92,7 +92,7 @@ impl Counted {
             }
         }
         for stats in &report.stats {
-            let count = stats.tally.errors.by_code().into_iter().find(|(code, _)| code == READ_ONLY);
+            let count = stats.counters.errors.by_code().into_iter().find(|(code, _)| code == READ_ONLY);
             counted.read_only.insert(stats.database.clone(), count.map_or(0, |(_, count)| count));
         }
         counted

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use weir_admin::{Finding, Health, Report};
 use weir_config::Config;
 
+use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::clock;
 use crate::incident::{POOLS, Suspects};
 use crate::lock::lock;
-use crate::looks::Looks;
 
 /// Between two looks at a pool where something was found.
 const OFTEN: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// What is known; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Findings {
-    looks: Looks,
+    activity_probe: ActivityProbe,
     state: Arc<Mutex<State>>,
 }
 
@@ -49,8 +49,8 @@ struct Looked {
 }
 
 impl Findings {
-    pub(crate) fn new(looks: Looks) -> Findings {
-        Findings { looks, state: Arc::default() }
+    pub(crate) fn new(activity_probe: ActivityProbe) -> Findings {
+        Findings { activity_probe, state: Arc::default() }
     }
 
     /// Begins a round of looks if one is due; does not wait for it.
@@ -72,7 +72,7 @@ impl Findings {
         let (findings, workers) = (self.clone(), workers.clone());
         tokio::spawn(async move {
             let at = clock::now().as_micros() as u64;
-            let incidents = suspects.incidents(&workers, &findings.looks).await.unwrap_or_default();
+            let incidents = suspects.incidents(&workers, &findings.activity_probe).await.unwrap_or_default();
             let found = incidents.iter().filter_map(|incident| Some((incident.pool.clone(), incident.finding(at)?)));
             let found: BTreeMap<String, Finding> = found.collect();
             let mut state = lock(&findings.state);
@@ -149,24 +149,28 @@ mod tests {
     fn a_pool_that_is_only_slow_is_looked_at_ever_less_often_and_one_with_a_cause_all_the_time() {
         let mut state = State::default();
         let begun = Instant::now();
-        let looks = |state: &mut State, from: u64, found: &dyn Fn(u64) -> bool, unanswered: &dyn Fn(u64) -> u32| {
-            let mut looks = Vec::new();
-            for second in from..from + 120 {
-                let now = begun + Duration::from_secs(second);
-                let due = state.due(&[("app".to_owned(), unanswered(second))].into(), now);
-                if !due.is_empty() {
-                    looks.push(second - from);
-                    let finding = found(second).then(|| ("app".to_owned(), Finding::default()));
-                    state.looked_at(due, finding.into_iter().collect(), now);
+        let activity_probe =
+            |state: &mut State, from: u64, found: &dyn Fn(u64) -> bool, unanswered: &dyn Fn(u64) -> u32| {
+                let mut activity_probe = Vec::new();
+                for second in from..from + 120 {
+                    let now = begun + Duration::from_secs(second);
+                    let due = state.due(&[("app".to_owned(), unanswered(second))].into(), now);
+                    if !due.is_empty() {
+                        activity_probe.push(second - from);
+                        let finding = found(second).then(|| ("app".to_owned(), Finding::default()));
+                        state.looked_at(due, finding.into_iter().collect(), now);
+                    }
                 }
-            }
-            looks
-        };
-        let quiet = looks(&mut state, 0, &|_| false, &|_| 1);
+                activity_probe
+            };
+        let quiet = activity_probe(&mut state, 0, &|_| false, &|_| 1);
         assert_eq!(quiet, [0, 2, 6, 14, 30, 60, 90]);
         // More requests lack an answer: at once.
-        assert_eq!(looks(&mut state, 200, &|_| false, &|second| if second < 210 { 1 } else { 5 })[..2], [0, 10]);
-        let found = looks(&mut state, 400, &|_| true, &|_| 5);
+        assert_eq!(
+            activity_probe(&mut state, 200, &|_| false, &|second| if second < 210 { 1 } else { 5 })[..2],
+            [0, 10]
+        );
+        let found = activity_probe(&mut state, 400, &|_| true, &|_| 5);
         assert_eq!((found[0], found[1], found.len()), (0, 2, 60));
         assert!(state.found.contains_key("app"));
         assert!(state.forget(&BTreeMap::new()) && state.found.is_empty());

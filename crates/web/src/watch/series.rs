@@ -14,26 +14,26 @@ use weir_config::Config;
 pub(crate) struct PoolState {
     pub(crate) record: PoolRecord,
     pub(crate) stats: Stats,
-    pub(crate) tally: PoolCounters,
+    pub(crate) counters: PoolCounters,
     pub(crate) refusals: u64,
 }
 
 impl PoolState {
     pub(super) fn new() -> PoolState {
         let record = PoolRecord::new("", "", PoolMode::Transaction);
-        PoolState { record, stats: Stats::default(), tally: PoolCounters::default(), refusals: 0 }
+        PoolState { record, stats: Stats::default(), counters: PoolCounters::default(), refusals: 0 }
     }
 
     fn add(&mut self, other: &PoolState) {
         self.record.add(&other.record);
         self.stats.add(&other.stats);
-        self.tally.add(&other.tally);
+        self.counters.add(&other.counters);
         self.refusals += other.refusals;
     }
 
     /// The errors by SQLSTATE since the start.
     pub(crate) fn errors(&self) -> &Errors {
-        &self.tally.errors
+        &self.counters.errors
     }
 }
 
@@ -59,7 +59,7 @@ impl PoolStates {
         }
         for stats in report.stats {
             if let Some(state) = states.get_mut(&stats.database) {
-                (state.stats, state.tally) = (stats.total, stats.tally);
+                (state.stats, state.counters) = (stats.total, stats.counters);
             }
         }
         PoolStates(states)
@@ -95,9 +95,12 @@ impl<'a> Interval<'a> {
         let passed = before.filter(|(_, seconds)| *seconds > 0.0).map(|(before, seconds)| Passed {
             seconds,
             stats: now.stats.sub(&before.stats),
-            times: now.tally.counted().map(|times| before.tally.counted().map_or(times.clone(), |b| times.since(b))),
-            logins: now.tally.logins.saturating_sub(before.tally.logins),
-            connects: now.tally.connects.saturating_sub(before.tally.connects),
+            times: now
+                .counters
+                .counted()
+                .map(|times| before.counters.counted().map_or(times.clone(), |b| times.since(b))),
+            logins: now.counters.logins.saturating_sub(before.counters.logins),
+            connects: now.counters.connects.saturating_sub(before.counters.connects),
             errors: now.errors().total().saturating_sub(before.errors().total()),
             refusals: now.refusals.saturating_sub(before.refusals),
         });
@@ -257,7 +260,7 @@ mod tests {
         state.stats.xact_count = transactions;
         state.stats.xact_time = transactions * 4_000;
         state.stats.query_time = transactions * 1_000;
-        state.tally.times().transaction.count_many(4_000, transactions);
+        state.counters.times().transaction.count_many(4_000, transactions);
         state
     }
 

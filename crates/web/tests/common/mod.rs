@@ -7,15 +7,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
+use weir_admin::{ChangeError, ConfigAccess, Control, ControlRequest, Deliver, PoolTestResult};
 use weir_config::{Accounts, Keys};
-use weir_web::{Options, Timeouts, Versions, Web};
+use weir_web::{Timeouts, Versions, WebOptions, WebServer};
 
 /// Workers that have ended: no request is answered, and its sender learns that at once.
 pub(crate) struct Ended;
 
 impl Control for Ended {
-    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+    fn ask(&self, _: ControlRequest, deliver: Deliver) -> u64 {
         drop(deliver);
         1
     }
@@ -33,9 +33,9 @@ impl ConfigAccess for Ended {
     }
 }
 
-pub(crate) fn options(address: SocketAddr) -> Options {
+pub(crate) fn options(address: SocketAddr) -> WebOptions {
     let ended = Arc::new(Ended);
-    Options {
+    WebOptions {
         addresses: vec![address],
         inherited: Vec::new(),
         control: ended.clone(),
@@ -50,12 +50,12 @@ pub(crate) fn options(address: SocketAddr) -> Options {
     }
 }
 
-pub(crate) fn web() -> Web {
-    Web::start(options(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port")
+pub(crate) fn web() -> WebServer {
+    WebServer::start(options(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port")
 }
 
 /// Sends this; returns the status, the head and the body of the answer.
-pub(crate) fn send(web: &Web, text: &str) -> (u16, String, String) {
+pub(crate) fn send(web: &WebServer, text: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     stream.write_all(text.as_bytes()).expect("it reads");
@@ -79,7 +79,7 @@ fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-pub(crate) fn request(web: &Web, method: &str, path: &str, more: &str, body: &str) -> (u16, String, String) {
+pub(crate) fn request(web: &WebServer, method: &str, path: &str, more: &str, body: &str) -> (u16, String, String) {
     let length = body.len();
     send(
         web,

@@ -10,15 +10,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
+use weir_admin::{ChangeError, ConfigAccess, Control, ControlRequest, Deliver, PoolTestResult};
 use weir_config::{Account, Accounts, Keys, WebRole};
-use weir_web::{Options, Timeouts, Tls, Versions, Web, hash_password, hash_token};
+use weir_web::{Timeouts, Versions, WebOptions, WebServer, WebTls, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
 
 /// Workers that have ended, and a file of accounts that can be changed.
 struct Stage {
-    web: Web,
+    web: WebServer,
     file: Arc<File>,
 }
 
@@ -26,8 +26,8 @@ struct Stage {
 struct File(Mutex<Arc<Accounts>>, Mutex<Vec<String>>);
 
 impl Control for File {
-    fn ask(&self, request: Request, deliver: Deliver) -> u64 {
-        if let Request::Log(line) = request {
+    fn ask(&self, request: ControlRequest, deliver: Deliver) -> u64 {
+        if let ControlRequest::Log(line) = request {
             self.1.lock().unwrap().push(line);
         }
         drop(deliver);
@@ -58,9 +58,9 @@ fn users() -> Accounts {
     }
 }
 
-fn options(file: &Arc<File>) -> Options {
+fn options(file: &Arc<File>) -> WebOptions {
     let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    Options {
+    WebOptions {
         addresses,
         inherited: Vec::new(),
         history: None,
@@ -78,7 +78,7 @@ fn options(file: &Arc<File>) -> Options {
 impl Stage {
     fn new(accounts: Accounts) -> Stage {
         let file = Arc::new(File(Mutex::new(Arc::new(accounts)), Mutex::default()));
-        Stage { web: Web::start(options(&file)).expect("a free port"), file }
+        Stage { web: WebServer::start(options(&file)).expect("a free port"), file }
     }
 
     /// The status, the head and the body of an answer; `more` are lines of its head.
@@ -351,7 +351,7 @@ fn what_others_write_is_escaped_in_the_audit_and_in_the_log() {
 fn whoever_is_not_known_sends_a_short_body_at_once() {
     let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
     let timeouts = Timeouts { body: Duration::from_millis(100), ..Timeouts::default() };
-    let stage = Stage { web: Web::start(Options { timeouts, ..options(&file) }).expect("a free port"), file };
+    let stage = Stage { web: WebServer::start(WebOptions { timeouts, ..options(&file) }).expect("a free port"), file };
     let connect = || {
         let stream = TcpStream::connect(stage.web.bound()[0]).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -381,8 +381,8 @@ fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
     pair.make();
     let refused = |accounts: Accounts, tls: bool| {
         let file = Arc::new(File(Mutex::new(Arc::new(accounts)), Mutex::default()));
-        let options = Options { addresses: vec![outside], tls: tls.then(|| pair.read()), ..options(&file) };
-        Web::start(options).expect_err("it would be open").to_string()
+        let options = WebOptions { addresses: vec![outside], tls: tls.then(|| pair.read()), ..options(&file) };
+        WebServer::start(options).expect_err("it would be open").to_string()
     };
     let (neither, no_tls, nobody) =
         (refused(Accounts::default(), false), refused(users(), false), refused(Accounts::default(), true));
@@ -423,8 +423,8 @@ impl Pair {
         self.0.join("api.key")
     }
 
-    fn read(&self) -> Arc<Tls> {
-        Arc::new(Tls::read(&self.certificate(), &self.key()).unwrap())
+    fn read(&self) -> Arc<WebTls> {
+        Arc::new(WebTls::read(&self.certificate(), &self.key()).unwrap())
     }
 }
 
@@ -436,7 +436,7 @@ impl Drop for Pair {
 
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
-fn connect(web: &Web, trust: &Arc<ClientConfig>) -> Encrypted {
+fn connect(web: &WebServer, trust: &Arc<ClientConfig>) -> Encrypted {
     let connection = ClientConnection::new(trust.clone(), ServerName::try_from("localhost").unwrap()).unwrap();
     StreamOwned::new(connection, TcpStream::connect(web.bound()[0]).unwrap())
 }
@@ -446,7 +446,7 @@ fn with_a_certificate_everything_is_encrypted() {
     let pair = Pair::new("tls");
     let trust = pair.make();
     let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
-    let web = Web::start(Options { tls: Some(pair.read()), ..options(&file) }).expect("a free port");
+    let web = WebServer::start(WebOptions { tls: Some(pair.read()), ..options(&file) }).expect("a free port");
     let login = |origin: &str| {
         let body = json!({ "user": "admin", "password": PASSWORD });
         talk(&mut connect(&web, &trust), "POST", "/api/v1/login", &format!("{PAGE}Origin: {origin}\r\n"), &body)
@@ -472,7 +472,7 @@ fn a_certificate_is_read_again_for_new_connections_and_one_that_can_not_be_used_
     let old = pair.make();
     let tls = pair.read();
     let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
-    let web = Web::start(Options { tls: Some(tls.clone()), ..options(&file) }).expect("a free port");
+    let web = WebServer::start(WebOptions { tls: Some(tls.clone()), ..options(&file) }).expect("a free port");
     let mut before = connect(&web, &old);
     before.conn.complete_io(&mut before.sock).unwrap();
     let new = pair.make();

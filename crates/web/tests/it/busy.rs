@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use weir_admin::{BusyWorker, Control, Deliver, Reply, Report, Request, ServiceState};
+use weir_admin::{BusyWorker, Control, ControlReply, ControlRequest, Deliver, Report, ServiceState};
 use weir_base::{Span, WorkerId};
 use weir_config::Config;
-use weir_web::Web;
+use weir_web::WebServer;
 
 use crate::common::{options, request};
 
@@ -21,12 +21,12 @@ struct Workers {
 }
 
 impl Control for Workers {
-    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+    fn ask(&self, _: ControlRequest, deliver: Deliver) -> u64 {
         if self.busiest().is_some() {
             self.unanswered.lock().unwrap().push(deliver);
         } else {
             let report = Report { serving: ServiceState::Active, ..Report::default() };
-            deliver(Ok(Reply::Report(Box::new(report), Arc::new(Config::default()))));
+            deliver(Ok(ControlReply::Report(Box::new(report), Arc::new(Config::default()))));
         }
         self.asked.fetch_add(1, Ordering::Relaxed)
     }
@@ -39,14 +39,14 @@ impl Control for Workers {
     }
 }
 
-fn start() -> (Arc<Workers>, Web) {
+fn start() -> (Arc<Workers>, WebServer) {
     let workers = Arc::new(Workers::default());
     let options = options(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let web = Web::start(weir_web::Options { control: workers.clone(), ..options }).expect("a free port");
+    let web = WebServer::start(weir_web::WebOptions { control: workers.clone(), ..options }).expect("a free port");
     (workers, web)
 }
 
-fn get(web: &Web, path: &str) -> (u16, String) {
+fn get(web: &WebServer, path: &str) -> (u16, String) {
     let (status, _, body) = request(web, "GET", path, "", "");
     (status, body)
 }

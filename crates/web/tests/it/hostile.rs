@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_web::{Options, Timeouts, Web};
+use weir_web::{Timeouts, WebOptions, WebServer};
 
 use crate::common::{options, request, send, web};
 
@@ -14,12 +14,12 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
 /// A control plane with these timeouts.
-fn impatient(timeouts: Timeouts) -> Web {
+fn impatient(timeouts: Timeouts) -> WebServer {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    Web::start(Options { timeouts, ..options(any) }).expect("a free port")
+    WebServer::start(WebOptions { timeouts, ..options(any) }).expect("a free port")
 }
 
-fn connect(web: &Web) -> TcpStream {
+fn connect(web: &WebServer) -> TcpStream {
     let stream = TcpStream::connect(web.bound()[0]).expect("it listens");
     stream.set_read_timeout(Some(LONG)).expect("a time");
     stream
@@ -205,7 +205,7 @@ fn what_is_no_request_is_refused() {
 #[test]
 fn a_thousand_who_want_events_leave_room_for_a_question() {
     let web = web();
-    let ask = |web: &Web| {
+    let ask = |web: &WebServer| {
         let mut stream = connect(web);
         stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
         stream

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use weir_web::Web;
+use weir_web::WebServer;
 
 use crate::common::web;
 
@@ -55,7 +55,7 @@ fn the_committed_build_is_of_this_source() {
 }
 
 /// The status, the head in lower case, and the body.
-fn get(web: &Web, path: &str, more: &str) -> (u16, String, Vec<u8>) {
+fn get(web: &WebServer, path: &str, more: &str) -> (u16, String, Vec<u8>) {
     let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n");

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 
 use serde_json::Value;
-use weir_web::Web;
+use weir_web::WebServer;
 
 use crate::common::{options, request, send, web};
 
@@ -108,7 +108,7 @@ fn what_can_not_be_meant_is_a_clear_error() {
 #[test]
 fn a_port_that_is_taken_is_said_at_the_start() {
     let first = web();
-    let error = Web::start(options(first.bound()[0])).expect_err("it is taken").to_string();
+    let error = WebServer::start(options(first.bound()[0])).expect_err("it is taken").to_string();
     assert!(error.contains("change \"port\" in [web]"), "{error}");
 }
 

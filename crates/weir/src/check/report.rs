@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weir_config::{Config, Finding, Severity};
+use weir_config::{Config, ConfigFinding, Severity};
 use weir_terminal::{Term, columns, print_line};
 
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// What was found out about a file.
 pub(super) struct Report {
     pub(super) file: PathBuf,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<ConfigFinding>,
     /// How many further mistakes there are.
     pub(super) omitted: usize,
     /// What the servers answered, if they were asked: a header, and one row for each pool.
@@ -90,7 +90,7 @@ impl Report {
     }
 }
 
-fn as_json(finding: &Finding) -> Value {
+fn as_json(finding: &ConfigFinding) -> Value {
     json!({
         "level": finding.severity.to_string(),
         "file": finding.file.display().to_string(),
@@ -101,7 +101,7 @@ fn as_json(finding: &Finding) -> Value {
     })
 }
 
-fn describe(term: Term, finding: &Finding) -> String {
+fn describe(term: Term, finding: &ConfigFinding) -> String {
     let severity = match finding.severity {
         Severity::Note => "note".to_owned(),
         Severity::Warning => term.yellow("warning"),
@@ -110,7 +110,7 @@ fn describe(term: Term, finding: &Finding) -> String {
     format!("{severity}: {finding}")
 }
 
-fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {
+fn is_note_on_pool(finding: &ConfigFinding, config: &Config) -> bool {
     let Some(named) = finding.text.strip_prefix("pool ") else { return false };
     named.match_indices(": ").any(|(end, _)| config.pools.contains_key(&named[..end]))
 }

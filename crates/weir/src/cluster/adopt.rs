@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use weir_admin::{CommandError, Control, Request, Response};
+use weir_admin::{CommandError, Control, ControlRequest, Response};
 use weir_cluster::{BudgetRule, Node, Revision};
 
 use crate::config_store::ConfigStore;
@@ -50,7 +50,7 @@ impl Adopting {
         {
             let (sender, receiver) = mpsc::sync_channel(1);
             let answer = move |response| drop(sender.try_send(response));
-            self.control.ask(Request::Reload(author), Box::new(answer));
+            self.control.ask(ControlRequest::Reload(author), Box::new(answer));
             self.trial = Some((revision, receiver));
         }
         self.describe(node);

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{User, getuid};
-use weir_cluster::{Entry, Key, Member, Reply, Request, Revision, Value};
-use weir_config::{Cluster, Config, Edits, Finding, KeyChange, Severity};
+use weir_cluster::{Entry, Member, Revision, StoreKey, StoreReply, StoreRequest, StoreValue};
+use weir_config::{Cluster, Config, ConfigFinding, Edits, KeyChange, Severity};
 use weir_terminal::print_line;
 
 use crate::check;
@@ -296,15 +296,16 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
 fn check_file(file: &Path, text: &str, node: &Path) -> Result<(), Failure> {
     let beside = node.with_file_name(file.file_name().unwrap_or_default());
     let (config, mistakes) = load::load_text_as_far(&beside, text, true);
-    let named = |finding: Finding| Finding {
+    let named = |finding: ConfigFinding| ConfigFinding {
         file: if finding.file == beside { file.to_owned() } else { finding.file.clone() },
         ..finding
     };
-    let mistakes = mistakes.iter().flat_map(|mistakes| mistakes.iter().map(Finding::from));
-    let of_node = |finding: &Finding| finding.key.as_ref().is_some_and(|key| key.starts_with("listen."));
-    let findings: Vec<Finding> = mistakes.chain(weir_config::review(&config, &load::facts())).map(named).collect();
-    let is_error = |finding: &&Finding| finding.severity == Severity::Error && !of_node(finding);
-    let errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
+    let mistakes = mistakes.iter().flat_map(|mistakes| mistakes.iter().map(ConfigFinding::from));
+    let of_node = |finding: &ConfigFinding| finding.key.as_ref().is_some_and(|key| key.starts_with("listen."));
+    let findings: Vec<ConfigFinding> =
+        mistakes.chain(weir_config::review(&config, &load::facts())).map(named).collect();
+    let is_error = |finding: &&ConfigFinding| finding.severity == Severity::Error && !of_node(finding);
+    let errors: Vec<String> = findings.iter().filter(is_error).map(ConfigFinding::to_string).collect();
     if !errors.is_empty() {
         return Err(Failure::Messages(errors));
     }
@@ -378,9 +379,9 @@ fn report_adoption(etcd: &mut Etcd, revision: Revision, done: &str) -> Result<()
 
 /// The nodes that may live.
 fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, String> {
-    let Reply::Read(_, all) = etcd.execute(&Request::ReadMembers)? else { return Ok(Vec::new()) };
+    let StoreReply::Read(_, all) = etcd.execute(&StoreRequest::ReadMembers)? else { return Ok(Vec::new()) };
     let member = |stored: weir_cluster::Stored| match (stored.key, stored.value) {
-        (Key::Member(name), Value::Member(member)) if !member.left && !member.fenced => Some((name, member)),
+        (StoreKey::Member(name), StoreValue::Member(member)) if !member.left && !member.fenced => Some((name, member)),
         _ => None,
     };
     Ok(all.into_iter().filter_map(member).collect())
@@ -388,7 +389,7 @@ fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, String> {
 
 fn status(rules: &Cluster) -> Result<Vec<String>, String> {
     let mut etcd = Etcd::new(rules)?;
-    let Reply::Read(revision, all) = etcd.execute(&Request::ReadAll)? else {
+    let StoreReply::Read(revision, all) = etcd.execute(&StoreRequest::ReadAll)? else {
         return Err("etcd has sent something else than what was read".to_owned());
     };
     let mut end = None;
@@ -403,8 +404,8 @@ fn status(rules: &Cluster) -> Result<Vec<String>, String> {
     }
     for stored in all {
         match (stored.key, stored.value) {
-            (Key::Member(name), Value::Member(member)) => lines.push(node_line(&name, &member, end)),
-            (Key::Pool(name), Value::Pool(record)) => {
+            (StoreKey::Member(name), StoreValue::Member(member)) => lines.push(node_line(&name, &member, end)),
+            (StoreKey::Pool(name), StoreValue::Pool(record)) => {
                 let node = |(name, entry): (&String, &Entry)| {
                     let wait = entry.wait.map_or(String::new(), |wait| format!(", lacks {}", wait.amount));
                     format!("{name} has {} (floor {}{wait})", entry.share, entry.floor)

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_base::{Span, Target};
-use weir_cluster::{Backend, Ending, Lost, Open};
-use weir_config::{Config, Pool};
+use weir_cluster::{BackendId, Ending, Lost, Open};
+use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Connection, Error};
 
 use crate::pool_test::{self, Login, OF_CLIENTS};
@@ -36,7 +36,7 @@ pub(super) struct Run {
 struct Shared {
     ending: Mutex<Ending>,
     /// This node's connection.
-    own: Mutex<Option<Backend>>,
+    own: Mutex<Option<BackendId>>,
 }
 
 impl Shared {
@@ -44,7 +44,7 @@ impl Shared {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_own(&self, own: Option<Backend>) {
+    fn set_own(&self, own: Option<BackendId>) {
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
     }
 }
@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// The connection that this needs.
-    pub(super) fn own(&self) -> Option<Backend> {
+    pub(super) fn own(&self) -> Option<BackendId> {
         *self.shared.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Du
 /// `elsewhere`: how many the lost node may have at other servers of the pool.
 fn end_at(
     config: &Config,
-    (pool, target): (&Pool, &Target),
+    (pool, target): (&PoolConfig, &Target),
     known: &Shared,
     elsewhere: u32,
     timeout: Duration,
@@ -110,7 +110,7 @@ fn end_at(
     let Login::As { user, password } = pool_test::login(config, pool) else {
         return Err("it logs in with its clients' passwords, and none is known".to_owned());
     };
-    let at = Pool { targets: vec![target.clone()], ..pool.clone() };
+    let at = PoolConfig { targets: vec![target.clone()], ..pool.clone() };
     let own = application(&config.cluster.node);
     let options = [("application_name", own.as_str())];
     let mut connection =
@@ -147,7 +147,7 @@ fn end_by(connection: &mut Connection, one_user: bool, known: &Shared, elsewhere
 const STARTED: &str = "(extract(epoch from backend_start) * 1000000)::bigint";
 
 /// Ends this backend, and none that has its process id by now.
-fn terminate(Backend { pid, started }: Backend) -> String {
+fn terminate(BackendId { pid, started }: BackendId) -> String {
     format!(
         "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where pid = {pid} and {STARTED} = {started}"
     )
@@ -159,12 +159,12 @@ fn application(node: &str) -> String {
     APPLICATION.chars().chain(node.chars().map(printable)).take(LONGEST_NAME).collect()
 }
 
-fn own_backend(connection: &mut Connection) -> Result<Option<Backend>, Error> {
+fn own_backend(connection: &mut Connection) -> Result<Option<BackendId>, Error> {
     let query =
         format!("select pid, {STARTED} from pg_catalog.pg_stat_activity where pid = pg_catalog.pg_backend_pid()");
     let rows = connection.query(&query)?.rows;
     let number = |at: usize| rows.first()?.get(at)?.as_ref()?.parse::<u64>().ok();
-    Ok(number(0).zip(number(1)).and_then(|(pid, started)| Some(Backend { pid: u32::try_from(pid).ok()?, started })))
+    Ok(number(0).zip(number(1)).and_then(|(pid, started)| Some(BackendId { pid: u32::try_from(pid).ok()?, started })))
 }
 
 /// The connections to the pool's database, except this one.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_backend_is_ended_only_if_it_began_when_it_was_recorded() {
-        let text = terminate(Backend { pid: 20, started: 1_700_000_000_000_000 });
+        let text = terminate(BackendId { pid: 20, started: 1_700_000_000_000_000 });
         assert!(
             text.contains("where pid = 20 and (extract(epoch from backend_start)")
                 && text.ends_with("= 1700000000000000")

@@ -17,7 +17,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
-use weir_cluster::{Key, Member, PoolRecord, Reply, Request, Revision, Store, Stored, Txn, Value};
+use weir_cluster::{Member, PoolShares, Revision, Store, StoreKey, StoreReply, StoreRequest, StoreValue, Stored, Txn};
 use weir_config::Cluster;
 
 use crate::shared_config::Source;
@@ -78,13 +78,13 @@ impl Etcd {
     }
 
     /// Executes a request. After an error it is unknown whether it was executed, or will be.
-    pub(crate) fn execute(&mut self, request: &Request) -> Result<Reply, String> {
+    pub(crate) fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, String> {
         match request {
-            Request::ReadAll => self.range(("", END), 0),
-            Request::ReadMembers => self.range(("node/", "node0"), 0),
+            StoreRequest::ReadAll => self.range(("", END), 0),
+            StoreRequest::ReadMembers => self.range(("node/", "node0"), 0),
             // The shared configuration follows the pools, so that one request shows changes of both.
-            Request::ReadPools(after) => self.range(("pool/", END), after + 1),
-            Request::Commit(txn) => self.commit(txn),
+            StoreRequest::ReadPools(after) => self.range(("pool/", END), after + 1),
+            StoreRequest::Commit(txn) => self.commit(txn),
         }
     }
 
@@ -116,7 +116,7 @@ impl Etcd {
         (self.revision, self.settings.take())
     }
 
-    fn range(&mut self, (from, end): (&str, &str), min: Revision) -> Result<Reply, String> {
+    fn range(&mut self, (from, end): (&str, &str), min: Revision) -> Result<StoreReply, String> {
         let (from, end) = (format!("{}{from}", self.prefix), format!("{}{end}", self.prefix));
         let body = json!({
             "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end), "min_mod_revision": min.to_string(),
@@ -127,7 +127,7 @@ impl Etcd {
         let stored = found.iter().filter_map(|entry| self.stored(entry)).collect::<Result<_, _>>()?;
         self.revision = number(&answer["header"]["revision"]);
         self.settings = found.iter().find_map(|entry| self.settings_of(entry)).or_else(|| self.settings.take());
-        Ok(Reply::Read(self.revision, stored))
+        Ok(StoreReply::Read(self.revision, stored))
     }
 
     /// A key with its value; `None` for keys that are not the store's, a node's or a pool's.
@@ -140,16 +140,16 @@ impl Etcd {
         let stored = |key, value| Stored { key, revision, value };
         if let Some(name) = below.strip_prefix("node/") {
             let member = serde_json::from_slice::<Member>(&value).map_err(failed);
-            return Some(member.map(|member| stored(Key::Member(name.to_owned()), Value::Member(member))));
+            return Some(member.map(|member| stored(StoreKey::Member(name.to_owned()), StoreValue::Member(member))));
         }
         if below == GENERATION {
             let store =
                 std::str::from_utf8(&value).ok().and_then(Store::parse).ok_or_else(|| format!("{key}: it is damaged"));
-            return Some(store.map(|store| stored(Key::Store, Value::Store(store))));
+            return Some(store.map(|store| stored(StoreKey::Store, StoreValue::Store(store))));
         }
         let name = below.strip_prefix("pool/")?;
-        let record = serde_json::from_slice::<PoolRecord>(&value).map_err(failed);
-        Some(record.map(|record| stored(Key::Pool(name.to_owned()), Value::Pool(record))))
+        let record = serde_json::from_slice::<PoolShares>(&value).map_err(failed);
+        Some(record.map(|record| stored(StoreKey::Pool(name.to_owned()), StoreValue::Pool(record))))
     }
 
     /// The shared configuration, if the entry is that.
@@ -163,40 +163,40 @@ impl Etcd {
         format!("{}{SETTINGS}", self.prefix)
     }
 
-    fn commit(&mut self, txn: &Txn) -> Result<Reply, String> {
-        let compare = |(key, revision): &(Key, Revision)| {
+    fn commit(&mut self, txn: &Txn) -> Result<StoreReply, String> {
+        let compare = |(key, revision): &(StoreKey, Revision)| {
             json!({
                 "key": self.encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string(),
             })
         };
-        let put = |(key, value): &(Key, Option<Value>)| {
+        let put = |(key, value): &(StoreKey, Option<StoreValue>)| {
             let key = self.encoded(key);
             let value = match value {
                 None => return json!({ "request_delete_range": { "key": key } }),
-                Some(Value::Store(store)) => Ok(store.text().into_bytes()),
-                Some(Value::Member(member)) => serde_json::to_vec(member),
-                Some(Value::Pool(record)) => serde_json::to_vec(record),
+                Some(StoreValue::Store(store)) => Ok(store.text().into_bytes()),
+                Some(StoreValue::Member(member)) => serde_json::to_vec(member),
+                Some(StoreValue::Pool(record)) => serde_json::to_vec(record),
             };
             json!({ "request_put": { "key": key, "value": STANDARD.encode(value.unwrap_or_default()) } })
         };
         let is_store = |store: Store| {
             let value = STANDARD.encode(store.text());
-            json!({ "key": self.encoded(&Key::Store), "target": "VALUE", "result": "EQUAL", "value": value })
+            json!({ "key": self.encoded(&StoreKey::Store), "target": "VALUE", "result": "EQUAL", "value": value })
         };
         let compares: Vec<Json> = txn.compares.iter().map(compare).chain(txn.store.map(is_store)).collect();
         let puts: Vec<Json> = txn.puts.iter().map(put).collect();
         let answer = self.call("kv/txn", &json!({ "compare": compares, "success": puts }))?;
         if answer["succeeded"] == json!(true) {
-            return Ok(Reply::Committed(number(&answer["header"]["revision"])));
+            return Ok(StoreReply::Committed(number(&answer["header"]["revision"])));
         }
-        Ok(Reply::Conflict)
+        Ok(StoreReply::Conflict)
     }
 
-    fn encoded(&self, key: &Key) -> String {
+    fn encoded(&self, key: &StoreKey) -> String {
         match key {
-            Key::Store => STANDARD.encode(format!("{}{GENERATION}", self.prefix)),
-            Key::Member(name) => STANDARD.encode(format!("{}node/{name}", self.prefix)),
-            Key::Pool(name) => STANDARD.encode(format!("{}pool/{name}", self.prefix)),
+            StoreKey::Store => STANDARD.encode(format!("{}{GENERATION}", self.prefix)),
+            StoreKey::Member(name) => STANDARD.encode(format!("{}node/{name}", self.prefix)),
+            StoreKey::Pool(name) => STANDARD.encode(format!("{}pool/{name}", self.prefix)),
         }
     }
 
@@ -358,7 +358,7 @@ mod tests {
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let rules = Cluster { etcd: vec![address.clone()], ..Cluster::default() };
-        let error = Etcd::new(&rules).unwrap().execute(&Request::ReadAll).unwrap_err();
+        let error = Etcd::new(&rules).unwrap().execute(&StoreRequest::ReadAll).unwrap_err();
         assert_eq!(error, format!("etcd at {address}: 502 Bad Gateway: <html>{}", "x".repeat(LONGEST_ERROR - 6)));
     }
 }

@@ -10,7 +10,7 @@ mod etcd;
 mod floors;
 mod peers;
 mod permit;
-mod succession;
+mod upgrade;
 mod usage;
 mod view;
 
@@ -23,11 +23,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use weir_admin::{Connections, Control, Cursor, Reply, Request, SharedLimit, SharedLimits};
+use weir_admin::{Connections, Control, ControlReply, ControlRequest, Cursor, SharedLimit, SharedLimits};
 use weir_base::{Span, Time, plural};
-use weir_cluster::{Backend, Budget, Grants, Lost, Node, Standing, Timing};
+use weir_cluster::{BackendId, Budget, Grants, Lost, MemberState, Node, Timing};
 use weir_config::Config;
-use weir_runtime::{Beside, Handle, Running, StartError};
+use weir_runtime::{Handle, Running, StartError, UpgradeParticipant};
 
 use crate::config_store::ConfigStore;
 use crate::shared_config::Shared;
@@ -40,7 +40,7 @@ use adopt::Adopting;
 use ending::Run;
 use etcd::Etcd;
 use peers::Peers;
-use succession::{CLAIM, Giving, Link, Process, SERVES_FIRST, Said, Succession, Taking};
+use upgrade::{CLAIM, ClusterUpgrade, ExportState, ImportState, Link, Process, SERVES_FIRST, UpgradeEvent};
 use usage::Usages;
 
 /// The pause between two rounds.
@@ -65,7 +65,7 @@ pub(crate) struct Nodes {
 }
 
 /// The pause between two rounds, in which the runtime may say something.
-fn listen(round: &mut Round, said: &Receiver<Said>) {
+fn listen(round: &mut Round, said: &Receiver<UpgradeEvent>) {
     match said.recv_timeout(PAUSE) {
         Ok(said) => round.hear(said),
         Err(RecvTimeoutError::Timeout) => {}
@@ -92,7 +92,7 @@ impl Nodes {
         }
         // Another process has this one's connections, and its place in the cluster; the servers have ended all
         // connections.
-        let (handle, taken_over, vacated) = (running.handle(), running.is_gone(), running.is_vacated());
+        let (handle, taken_over, all_ended) = (running.handle(), running.is_gone(), running.shared_servers_ended());
         let etcd = Etcd::new(rules).map_err(StartError::new)?;
         let floors = floors::read(rules.state.as_deref()).map_err(StartError::new)?;
         let timing = Timing { lease: rules.lease, ..Timing::default() };
@@ -118,16 +118,16 @@ impl Nodes {
             run: None,
             next_end: Time::START,
             sent: None,
-            standing: None,
+            member_state: None,
             rests: false,
             last_error: String::new(),
             number: 0,
             stopped: stop.clone(),
             limits: SharedLimits::default(),
-            succession: Succession::new(running.predecessor(), Box::new(running.say_to_predecessor())),
+            upgrade: ClusterUpgrade::new(running.old_process(), Box::new(running.send_to_old_process())),
         };
         let (sender, said) = mpsc::channel();
-        running.set_beside(Some(Arc::new(Link::new(sender)) as Arc<dyn Beside>));
+        running.set_participant(Some(Arc::new(Link::new(sender)) as Arc<dyn UpgradeParticipant>));
         let stopped = stop.clone();
         let run = move || {
             while !stopped.load(Ordering::Acquire) {
@@ -135,9 +135,9 @@ impl Nodes {
                 listen(&mut round, &said);
             }
             // What the old process still has is not this one's to give away.
-            let is_alone = !round.succession.has_no_part() && round.succession.takes.is_none();
+            let is_alone = !round.upgrade.has_no_part() && round.upgrade.import.is_none();
             if !taken_over.load(Ordering::Acquire) && is_alone {
-                round.leave(vacated.load(Ordering::Acquire));
+                round.leave(all_ended.load(Ordering::Acquire));
             }
         };
         let thread = thread::Builder::new().name("cluster".into()).spawn(run);
@@ -168,7 +168,7 @@ struct Round {
     usages: Usages,
     config: Arc<Config>,
     /// This node's server connections.
-    own: BTreeSet<Backend>,
+    own: BTreeSet<BackendId>,
     /// How many connections the workers have of each pool.
     open: BTreeMap<String, u32>,
     /// How many connections of a pool's share the workers leave unused: for one that ends those of a lost node, and for
@@ -184,25 +184,25 @@ struct Round {
     next_end: Time,
     /// What the workers have.
     sent: Option<(Grants, BTreeMap<String, u32>)>,
-    standing: Option<Standing>,
+    member_state: Option<MemberState>,
     last_error: String,
     number: u32,
     /// The workers have ended, or are about to.
     stopped: Arc<AtomicBool>,
-    /// What the workers were told last.
+    /// What the workers received last.
     limits: SharedLimits,
-    succession: Succession,
+    upgrade: ClusterUpgrade,
 }
 
 impl Round {
     fn run(&mut self) {
-        if !self.step_succession() {
+        if !self.step_upgrade() {
             return;
         }
         for line in self.adopting.step(&mut self.node) {
             self.log(line);
         }
-        if self.standing == Some(Standing::Member)
+        if self.member_state == Some(MemberState::Member)
             && let Some(line) = self.peers.step(&mut self.node, &mut self.etcd, &self.config)
         {
             self.log(format!("cluster: {line}"));
@@ -242,7 +242,7 @@ impl Round {
 
     /// Reads the configuration, and what the pools use.
     fn read_usage(&mut self) {
-        let Some(Reply::Report(report, config)) = self.ask(Request::Report) else { return };
+        let Some(ControlReply::Report(report, config)) = self.ask(ControlRequest::Report) else { return };
         let budget = |name: &String| {
             let size = config.shared_budget(name)?;
             Some((name.clone(), Budget { size, floor: config.cluster.floor }))
@@ -258,7 +258,7 @@ impl Round {
     /// Sends limits that have changed to the workers; floors are on disk before they are used.
     fn send_limits(&mut self) {
         let mut grants = self.node.grants();
-        let is_new = self.succession.left.is_some();
+        let is_new = self.upgrade.left.is_some();
         if !is_new && self.sent.as_ref() == Some(&(grants.clone(), self.reserved.clone())) {
             return;
         }
@@ -280,13 +280,13 @@ impl Round {
         let pools = grants.pools.iter().map(|(name, grant)| (name.clone(), limit(grant))).collect();
         let view = Arc::new(view::view(&self.node, &self.config.cluster, self.handle.now()));
         let (until, peers) = (grants.until, self.peers.known(&self.node));
-        let (left_to_other, hands_over) = (self.succession.left.clone(), self.succession.hands_over());
-        self.limits = SharedLimits { until, pools, view, peers, left_to_other, hands_over };
-        if let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(self.limits.clone())) {
-            self.succession.left = None;
+        let (left_to_other, is_exporting) = (self.upgrade.left.clone(), self.upgrade.is_exporting());
+        self.limits = SharedLimits { until, pools, view, peers, left_to_other, is_exporting };
+        if let Some(ControlReply::SharedOpen(open)) = self.ask(ControlRequest::SetShared(self.limits.clone())) {
+            self.upgrade.left = None;
             let now = self.handle.now();
             // While another process has a part of the share, it may have the floor that was in force then.
-            let is_alone = self.succession.gives.is_none() && self.succession.takes.is_none();
+            let is_alone = self.upgrade.export.is_none() && self.upgrade.import.is_none();
             for (name, open, other) in open {
                 let grant = grants.pools.get(&name).copied().unwrap_or_default();
                 let limit = if now < until { grant.limit } else { grant.floor };
@@ -294,7 +294,7 @@ impl Round {
                 (usage.open, usage.active) = (usage.open + other, usage.active + other);
                 let stored = self.stored.get(&name).copied().unwrap_or(0);
                 usage.floor = if is_alone { grant.floor.max(stored) } else { u32::MAX };
-                if hands_over {
+                if is_exporting {
                     // The process that was to take over may have had the rest.
                     usage.open = usage.open.max(limit);
                 }
@@ -316,21 +316,22 @@ impl Round {
     /// Reads which server connections there are, for the node that has to end them if this one is lost. One whose
     /// backend is not known is not recorded: it is counted at the server, and not ended.
     fn read_backends(&mut self) {
-        let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<Backend>>::new());
+        let (mut cursor, mut backends) = (Some(Cursor::START), BTreeMap::<String, Vec<BackendId>>::new());
         while let Some(from) = cursor {
-            let Some(Reply::Connections(page, next)) = self.ask(Request::Connections(Connections::Servers, from))
+            let Some(ControlReply::Connections(page, next)) =
+                self.ask(ControlRequest::Connections(Connections::Servers, from))
             else {
                 return;
             };
             for server in page {
                 let Some(started) = server.remote_started.filter(|_| server.remote_pid > 0) else { continue };
                 if self.config.shared_budget(&server.database).is_some() {
-                    backends.entry(server.database).or_default().push(Backend { pid: server.remote_pid, started });
+                    backends.entry(server.database).or_default().push(BackendId { pid: server.remote_pid, started });
                 }
             }
             cursor = next;
         }
-        for (name, other) in self.succession.backends() {
+        for (name, other) in self.upgrade.backends() {
             backends.entry(name.clone()).or_default().extend(other);
         }
         if let Some((run, own)) = self.run.as_ref().and_then(|run| Some((run, run.own()?))) {
@@ -358,7 +359,7 @@ impl Round {
             }
         }
         let now = self.handle.now();
-        let may = now >= self.next_end && !self.succession.is_asked();
+        let may = now >= self.next_end && !self.upgrade.is_asked();
         let lost = self.node.next_end(now).filter(|_| may);
         self.reserve(lost.as_ref());
         let Some(lost) = lost else { return };
@@ -403,7 +404,7 @@ impl Round {
     fn grant_permits(&mut self) {
         let wanted: Vec<String> =
             self.permits.wanted().into_iter().filter_map(|(name, waits)| waits.then_some(name)).collect();
-        let may = !self.succession.is_asked() && self.succession.gives.is_none();
+        let may = !self.upgrade.is_asked() && self.upgrade.export.is_none();
         if wanted.is_empty() || !may {
             return;
         }
@@ -443,9 +444,9 @@ impl Round {
         self.next_end = self.handle.now() + if self.node.is_to_end(lost) { END_AGAIN } else { Span::ZERO };
     }
 
-    /// The process ends, and its workers have ended: what it had is for others. `vacated`: its connections have ended,
-    /// too, so that nobody has to look for them.
-    fn leave(&mut self, vacated: bool) {
+    /// The process ends, and its workers have ended: what it had is for others. `all_ended`: its connections have
+    /// ended, too, so that nobody has to look for them.
+    fn leave(&mut self, all_ended: bool) {
         if let Err(error) = floors::write(self.state.as_deref(), &BTreeMap::new()) {
             // Another process may use the floors at a start without etcd: they are not given away.
             return eprintln!("weir: warning: {error}");
@@ -456,13 +457,13 @@ impl Round {
         while begun.elapsed() < LEAVE && is_busy() {
             thread::sleep(PAUSE);
         }
-        if vacated && begun.elapsed() < LEAVE {
-            self.node.vacate();
+        if all_ended && begun.elapsed() < LEAVE {
+            self.node.release_all();
         }
         let begun = Instant::now();
-        while begun.elapsed() < LEAVE && self.node.standing(self.handle.now()) == Standing::Member {
+        while begun.elapsed() < LEAVE && self.node.member_state(self.handle.now()) == MemberState::Member {
             if let Some(txn) = self.node.leave() {
-                let _ = self.etcd.execute(&weir_cluster::Request::Commit(txn));
+                let _ = self.etcd.execute(&weir_cluster::StoreRequest::Commit(txn));
                 return;
             }
             let Some(request) = self.node.next_request(self.handle.now()) else {
@@ -476,7 +477,7 @@ impl Round {
         }
     }
 
-    fn ask(&self, request: Request) -> Option<Reply> {
+    fn ask(&self, request: ControlRequest) -> Option<ControlReply> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let number = self.control.ask(
             request,
@@ -523,38 +524,38 @@ impl Round {
     }
 
     fn report_standing(&mut self) {
-        let standing = self.node.standing(self.handle.now());
-        if self.standing != Some(standing) {
-            self.log(format!("cluster: this node {}", words(standing)));
-            self.standing = Some(standing);
+        let member_state = self.node.member_state(self.handle.now());
+        if self.member_state != Some(member_state) {
+            self.log(format!("cluster: this node {}", words(member_state)));
+            self.member_state = Some(member_state);
         }
     }
 
     fn log(&self, line: String) {
-        self.control.ask(Request::Log(line), Box::new(|_| {}));
+        self.control.ask(ControlRequest::Log(line), Box::new(|_| {}));
     }
 }
 
 /// Another process takes over, or this one does.
 impl Round {
-    fn hear(&mut self, said: Said) {
+    fn hear(&mut self, said: UpgradeEvent) {
         match said {
-            Said::Give(pid, reply) => self.succession.asked = Some((pid, reply, self.handle.now())),
-            Said::Heard(said) => self.renewed_for_us(&said),
-            Said::Stay => self.stay(),
-            Said::Take(said, reply) => self.take(&said, reply),
-            Said::Taken => self.succession.takes.iter_mut().for_each(|taking| taking.ended = true),
-            Said::Lost => self.succession.lost(),
+            UpgradeEvent::Export(pid, reply) => self.upgrade.asked = Some((pid, reply, self.handle.now())),
+            UpgradeEvent::Received(said) => self.renewed_for_us(&said),
+            UpgradeEvent::Aborted => self.abort_upgrade(),
+            UpgradeEvent::Import(said, reply) => self.import(&said, reply),
+            UpgradeEvent::Imported => self.upgrade.import.iter_mut().for_each(|import| import.ended = true),
+            UpgradeEvent::Lost => self.upgrade.lost(),
         }
     }
 
     /// The new process hangs, or is gone: this one goes on. The new process has its part of the node's share until it
     /// ends, so a process that hangs is killed.
-    fn stay(&mut self) {
-        let Some(giving) = &mut self.succession.gives else { return };
-        giving.stays = true;
-        if let Err(error) = giving.to.kill()
-            && giving.to.dead_since(self.handle.now()).is_none()
+    fn abort_upgrade(&mut self) {
+        let Some(export) = &mut self.upgrade.export else { return };
+        export.is_aborted = true;
+        if let Err(error) = export.to.kill()
+            && export.to.dead_since(self.handle.now()).is_none()
         {
             self.report_error(format!(
                 "the process that was to take over has a part of this node's shares until it ends: {error}"
@@ -563,60 +564,60 @@ impl Round {
     }
 
     /// To be called in each round; returns whether this process has a part in the cluster now.
-    fn step_succession(&mut self) -> bool {
+    fn step_upgrade(&mut self) -> bool {
         let now = self.handle.now();
         let is_free = self.run.is_none() && !self.permits.are_used();
         let is_starved = self.is_starved();
         let is_due = |since: Time| is_free && (!is_starved || now.since(since) > SERVES_FIRST);
-        if let Some((pid, reply, _)) = self.succession.asked.take_if(|(.., since)| is_due(*since)) {
-            let _ = reply.try_send(self.give(pid));
+        if let Some((pid, reply, _)) = self.upgrade.asked.take_if(|(.., since)| is_due(*since)) {
+            let _ = reply.try_send(self.export(pid));
         }
         let lost_after = Span::from_micros(2 * self.config.cluster.lease.micros());
         let is_over = |dead: Option<Time>| dead.is_some_and(|at| now.since(at) > lost_after);
-        if let Some(giving) = self.succession.gives.as_mut().filter(|giving| giving.stays) {
-            let dead = giving.to.dead_since(now);
-            if dead.is_some() && !giving.back {
-                giving.back = true;
-                self.node.succeed(now, giving.successor, None);
+        if let Some(export) = self.upgrade.export.as_mut().filter(|export| export.is_aborted) {
+            let dead = export.to.dead_since(now);
+            if dead.is_some() && !export.back {
+                export.back = true;
+                self.node.claim_record(now, export.new_incarnation, None);
             }
             if is_over(dead) {
-                self.succession.gives = None;
+                self.upgrade.export = None;
                 self.sent = None;
             }
         }
-        if let Some(taking) = &mut self.succession.takes {
-            taking.ended |= taking.lost && is_over(taking.from.dead_since(now));
-            if taking.ended {
+        if let Some(import) = &mut self.upgrade.import {
+            import.ended |= import.lost && is_over(import.from.dead_since(now));
+            if import.ended {
                 self.other_has_ended();
             }
         }
-        self.node.set_upgrading(self.succession.is_under_way());
-        if self.succession.is_alone(now) {
-            self.succession.waits = None;
+        self.node.set_upgrading(self.upgrade.is_under_way());
+        if self.upgrade.is_alone(now) {
+            self.upgrade.waits = None;
             self.log(
                 "cluster: the old process ended before it handed over this node's part: its lease must end first"
                     .to_owned(),
             );
         }
-        !self.succession.has_no_part()
+        !self.upgrade.has_no_part()
     }
 
     /// To be called at the end of each round: answers the old process, and renews its limits.
     fn speak(&mut self) {
         let now = self.handle.now();
         let until = self.node.grants().until;
-        let is_ready = self.node.standing(now) == Standing::Member && self.node.knows_shares();
-        let Some(taking) = &mut self.succession.takes else { return };
+        let is_ready = self.node.member_state(now) == MemberState::Member && self.node.knows_shares();
+        let Some(import) = &mut self.upgrade.import else { return };
         let said = json!({ "until": until.micros() }).to_string().into_bytes();
-        if let Some((reply, by)) = taking.answer.take() {
+        if let Some((reply, by)) = import.answer.take() {
             if is_ready || now >= by {
                 let _ = reply.try_send(said);
             } else {
-                taking.answer = Some((reply, by));
+                import.answer = Some((reply, by));
             }
-        } else if until > taking.said {
-            taking.said = until;
-            (self.succession.say)(&said);
+        } else if until > import.said {
+            import.said = until;
+            (self.upgrade.say)(&said);
         }
     }
 
@@ -627,34 +628,37 @@ impl Round {
     }
 
     /// Another process takes over: this one makes no request any more, and keeps what it has.
-    fn give(&mut self, pid: u32) -> Vec<u8> {
-        let limits = SharedLimits { hands_over: true, left_to_other: None, ..self.limits.clone() };
-        let Some(Reply::SharedOpen(open)) = self.ask(Request::SetShared(limits.clone())) else { return Vec::new() };
+    fn export(&mut self, pid: u32) -> Vec<u8> {
+        let limits = SharedLimits { is_exporting: true, left_to_other: None, ..self.limits.clone() };
+        let Some(ControlReply::SharedOpen(open)) = self.ask(ControlRequest::SetShared(limits.clone())) else {
+            return Vec::new();
+        };
         let left: BTreeMap<String, u32> = open.into_iter().map(|(name, open, other)| (name, open + other)).collect();
-        let successor = incarnation();
+        let new_incarnation = incarnation();
         let member = self.node.member();
         let said = json!({
-            "incarnation": member.incarnation, "successor": successor, "pid": std::process::id(),
+            "incarnation": member.incarnation, "successor": new_incarnation, "pid": std::process::id(),
             "connections": member.connections, "left": left, "orphans": self.node.orphans(),
         });
-        self.succession.gives = Some(Giving { to: Process::new(pid), successor, limits, stays: false, back: false });
+        self.upgrade.export =
+            Some(ExportState { to: Process::new(pid), new_incarnation, limits, is_aborted: false, back: false });
         said.to_string().into_bytes()
     }
 
     /// The new process has renewed the lease.
     fn renewed_for_us(&mut self, said: &[u8]) {
         let until = serde_json::from_slice::<Json>(said).ok().and_then(|said| said["until"].as_u64());
-        let Some(giving) = self.succession.gives.as_mut().filter(|giving| !giving.back) else { return };
-        let Some(until) = until.map(Time::from_micros).filter(|until| *until > giving.limits.until) else { return };
-        giving.limits.until = until;
-        let limits = giving.limits.clone();
-        self.ask(Request::SetShared(limits));
-        (self.succession.say)(said);
+        let Some(export) = self.upgrade.export.as_mut().filter(|export| !export.back) else { return };
+        let Some(until) = until.map(Time::from_micros).filter(|until| *until > export.limits.until) else { return };
+        export.limits.until = until;
+        let limits = export.limits.clone();
+        self.ask(ControlRequest::SetShared(limits));
+        (self.upgrade.say)(said);
     }
 
     /// The old process hands over.
-    fn take(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
-        self.succession.waits = None;
+    fn import(&mut self, said: &[u8], reply: SyncSender<Vec<u8>>) {
+        self.upgrade.waits = None;
         let Ok(said) = serde_json::from_slice::<Json>(said) else {
             // The old process is in no cluster.
             let _ = reply.try_send(Vec::new());
@@ -664,13 +668,13 @@ impl Round {
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
         let map = |name: &str| said[name].clone();
         self.node.set_upgrading(true);
-        self.node.succeed(now, number("incarnation"), Some(number("successor")));
+        self.node.claim_record(now, number("incarnation"), Some(number("successor")));
         // Other versions know none.
         let orphans = said.get("orphans").cloned().unwrap_or_else(|| json!({}));
         let orphans: Option<BTreeMap<String, u32>> = serde_json::from_value(orphans).unwrap_or_default();
-        self.node.inherit(now, orphans.as_ref());
-        self.succession.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
-        self.succession.takes = Some(Taking {
+        self.node.import_orphans(now, orphans.as_ref());
+        self.upgrade.left = Some(serde_json::from_value(map("left")).unwrap_or_default());
+        self.upgrade.import = Some(ImportState {
             from: Process::new(u32::try_from(number("pid")).unwrap_or(0)),
             connections: serde_json::from_value(map("connections")).unwrap_or_default(),
             answer: Some((reply, now + CLAIM)),
@@ -683,23 +687,23 @@ impl Round {
     /// The old process has given all, or is dead for long enough.
     fn other_has_ended(&mut self) {
         // Each worker answers after it has counted the servers that came.
-        if self.ask(Request::Report).is_some() && self.succession.takes.take().is_some() {
-            self.succession.left = Some(BTreeMap::new());
+        if self.ask(ControlRequest::Report).is_some() && self.upgrade.import.take().is_some() {
+            self.upgrade.left = Some(BTreeMap::new());
             self.sent = None;
-            if let Some(giving) = &self.succession.gives {
-                let limits = SharedLimits { left_to_other: self.succession.left.take(), ..giving.limits.clone() };
-                self.ask(Request::SetShared(limits));
+            if let Some(export) = &self.upgrade.export {
+                let limits = SharedLimits { left_to_other: self.upgrade.left.take(), ..export.limits.clone() };
+                self.ask(ControlRequest::SetShared(limits));
             }
         }
     }
 }
 
-fn words(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Joining => "waits for etcd, to read its shares",
-        Standing::NameInUse => "waits: another process has its name, or had it until shortly",
-        Standing::Member => "is a member: its lease is valid",
-        Standing::Floor => "has its floors only: it could not renew its lease",
+fn words(member_state: MemberState) -> &'static str {
+    match member_state {
+        MemberState::Joining => "waits for etcd, to read its shares",
+        MemberState::NameInUse => "waits: another process has its name, or had it until shortly",
+        MemberState::Member => "is a member: its lease is valid",
+        MemberState::Floor => "has its floors only: it could not renew its lease",
     }
 }
 

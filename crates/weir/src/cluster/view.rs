@@ -2,7 +2,7 @@
 
 use weir_admin::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use weir_base::{Span, Time};
-use weir_cluster::{Entry, Member, Node, PoolRecord, Standing};
+use weir_cluster::{Entry, Member, MemberState, Node, PoolShares};
 use weir_config::Cluster;
 
 use super::peers::target;
@@ -13,17 +13,17 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
         node: name.to_owned(),
         share: entry.share,
         floor: entry.floor,
-        lacks: entry.wait.map_or(0, |wait| wait.amount),
+        shortfall: entry.wait.map_or(0, |wait| wait.amount),
         oldest_wait: entry.wait.map_or(Span::ZERO, |wait| wait.age_after(unchanged)),
     };
-    let pool = |(name, record, unchanged): (&str, &PoolRecord, Span)| ClusterPool {
+    let pool = |(name, record, unchanged): (&str, &PoolShares, Span)| ClusterPool {
         name: name.to_owned(),
         budget: record.budget,
         shares: record.nodes.iter().map(|(node, entry)| share(node, entry, unchanged)).collect(),
     };
-    let standing = node.standing(now);
+    let standing = node.member_state(now);
     let member = |(name, member, unchanged): (&str, &Member, Span)| {
-        let own = name == rules.node && standing == Standing::Member;
+        let own = name == rules.node && standing == MemberState::Member;
         ClusterNode {
             name: name.to_owned(),
             version: member.version.clone(),
@@ -31,7 +31,7 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
             refused: member.refused.clone(),
             state: match standing {
                 _ if own => "member",
-                Standing::NameInUse if name == rules.node => ClusterView::NAME_IN_USE,
+                MemberState::NameInUse if name == rules.node => ClusterView::NAME_IN_USE,
                 _ => state(member, unchanged, rules.lease),
             },
             unchanged: if own { Span::ZERO } else { unchanged },
@@ -56,16 +56,16 @@ fn state(member: &Member, unchanged: Span, lease: Span) -> &'static str {
     match member {
         Member { left: true, .. } => "left",
         Member { fenced: true, .. } => "lost",
-        _ if unchanged > Span::from_micros(lease.micros() + LATE) => "silent",
+        _ if unchanged > Span::from_micros(lease.micros() + LATE) => "late",
         _ => "member",
     }
 }
 
-fn word(standing: Standing) -> &'static str {
+fn word(standing: MemberState) -> &'static str {
     match standing {
-        Standing::Joining => "joining",
-        Standing::NameInUse => ClusterView::NAME_IN_USE,
-        Standing::Member => "member",
-        Standing::Floor => "floor",
+        MemberState::Joining => "joining",
+        MemberState::NameInUse => ClusterView::NAME_IN_USE,
+        MemberState::Member => "member",
+        MemberState::Floor => "floor",
     }
 }

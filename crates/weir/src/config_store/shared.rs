@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use weir_admin::{Author, ChangeError, Persisted, Via};
+use weir_admin::{Author, ChangeError, ChangeSource, Persisted};
 use weir_config::{Config, ConfigErrors, Edit, Edits, Restore, rewrite};
 use weir_runtime::Reread;
 
@@ -44,7 +44,7 @@ impl ConfigStore {
     pub(crate) fn next_adoption(&self) -> Option<(i64, Author)> {
         let Revised { revision, settings } = self.shared.as_ref()?.next_trial()?;
         let Settings { user, comment, node, .. } = settings;
-        Some((revision, Author { user, from: node, via: Via::Cluster, comment, request: 0 }))
+        Some((revision, Author { user, from: node, via: ChangeSource::Cluster, comment, request: 0 }))
     }
 
     /// The reload that was to adopt a revision has ended. Returns a warning.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_pgclient::{Connection, Error, Params};
+use weir_pgclient::{ConnectParams, Connection, Error};
 
 /// Each query takes some time, so that early connections are still open when the others arrive.
 const QUERY: &str = "select pg_sleep(0.2)";
@@ -31,7 +31,7 @@ pub(super) struct Burst {
 }
 
 /// Opens `count` connections at once and runs a query on each.
-pub(super) fn burst(params: &Params, count: u32) -> Burst {
+pub(super) fn burst(params: &ConnectParams, count: u32) -> Burst {
     let params = params.clone().timeout(Duration::from_secs(30));
     let (params, began) = (&params, Instant::now() + HEAD_START);
     let outcomes: Vec<Result<f64, Error>> = thread::scope(|scope| {
@@ -74,13 +74,13 @@ fn sum_up(asked: u32, outcomes: Vec<Result<f64, Error>>) -> Burst {
 
 #[cfg(test)]
 mod tests {
-    use weir_pgclient::ServerError;
+    use weir_pgclient::ServerErrorFields;
 
     use super::*;
 
     #[test]
     fn refusals_are_counted_apart_from_what_broke() {
-        let refusal = ServerError {
+        let refusal = ServerErrorFields {
             severity: "FATAL".into(),
             sqlstate: "53300".into(),
             message: "sorry, too many clients already".into(),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_pgclient::{Connection, Params};
+use weir_pgclient::{ConnectParams, Connection};
 use weir_pglocal::Server;
 
 use super::burst::burst;
@@ -256,8 +256,8 @@ fn headline(taken: &RunData) -> String {
     format!("{:.1} TPS, {:.1} ms{beside}", run.tps, run.latency_ms)
 }
 
-fn params(target: &Target) -> Params {
-    let params = Params::new(&target.host, target.port, &target.user, &target.database);
+fn params(target: &Target) -> ConnectParams {
+    let params = ConnectParams::new(&target.host, target.port, &target.user, &target.database);
     if target.password.is_empty() { params } else { params.password(&target.password) }
 }
 

@@ -128,14 +128,14 @@ struct ServeState {
 impl ServeState {
     fn listen(lab: &Lab) -> Result<Arc<ServeState>, LabError> {
         let mut signals = Signals::new(ending_signals()).map_err(|e| LabError::at("listen for Ctrl-C", e))?;
-        let (state, caretaker) = (Arc::<ServeState>::default(), lab.caretaker().clone());
+        let (state, reaper) = (Arc::<ServeState>::default(), lab.reaper().clone());
         let for_thread = Arc::clone(&state);
         thread::spawn(move || {
             for signal in signals.forever() {
                 show("\nstopping the app and its servers; nothing stays behind\n");
                 let again = for_thread.stop.swap(true, Ordering::AcqRel);
                 if again || !for_thread.serving.load(Ordering::Acquire) {
-                    caretaker.clear();
+                    reaper.clear();
                     std::process::exit(128 + signal);
                 }
             }

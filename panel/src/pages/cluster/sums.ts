@@ -4,7 +4,7 @@ import type { Cluster, ClusterNode, ClusterPool, ClusterShare } from '../../lib/
 export interface Sum {
   share: number;
   floor: number;
-  lacks: number;
+  shortfall: number;
   /** Seconds; 0: no client waits. */
   oldest: number;
 }
@@ -13,16 +13,16 @@ export type Pool = ClusterPool & Sum;
 export type Part = Sum & { pool: string; node: string };
 
 function sum(shares: ClusterShare[]): Sum {
-  const of = (key: 'share' | 'floor' | 'lacks') => shares.reduce((sum, share) => sum + share[key], 0);
+  const of = (key: 'share' | 'floor' | 'shortfall') => shares.reduce((sum, share) => sum + share[key], 0);
   const oldest = shares.reduce((oldest, { oldest_wait_seconds }) => Math.max(oldest, oldest_wait_seconds), 0);
-  return { share: of('share'), floor: of('floor'), lacks: of('lacks'), oldest };
+  return { share: of('share'), floor: of('floor'), shortfall: of('shortfall'), oldest };
 }
 
 /** The nodes with the sums of their shares; those that do not serve first, but those that have left last. */
 export function nodesOf({ nodes, pools }: Cluster): (ClusterNode & Sum)[] {
   const shares = new Map<string, ClusterShare[]>(nodes.map(({ name }) => [name, []]));
   for (const share of pools.flatMap(({ shares }) => shares)) shares.get(share.node)?.push(share);
-  const place: Record<ClusterNode['state'], number> = { lost: 0, 'name in use': 0, silent: 1, member: 2, left: 3 };
+  const place: Record<ClusterNode['state'], number> = { lost: 0, 'name in use': 0, late: 1, member: 2, left: 3 };
   return nodes
     .map((node) => ({ ...node, ...sum(shares.get(node.name) ?? []) }))
     .sort((a, b) => place[a.state] - place[b.state]);
@@ -34,7 +34,7 @@ export function poolsOf({ pools }: Cluster, search: string): Pool[] {
   return pools
     .filter(({ name }) => name.toLowerCase().includes(wanted))
     .map((pool) => ({ ...pool, ...sum(pool.shares) }))
-    .sort((a, b) => b.lacks - a.lacks);
+    .sort((a, b) => b.shortfall - a.shortfall);
 }
 
 /** What each node has of these pools. */

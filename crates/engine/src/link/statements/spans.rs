@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_admin::SpanRecord;
-use weir_base::{Peer, Time};
+use weir_base::{ConnId, Time};
 use weir_pgwire::sql;
 use weir_session::{Executed, StatementId};
 
@@ -35,7 +35,7 @@ pub(super) struct Spans {
     /// The traces of the client that is fed.
     asked: Vec<(StatementId, TraceContext)>,
     /// The traces that each server was sent, in order.
-    pending: HashMap<Peer, Vec<(StatementId, TraceContext)>>,
+    pending: HashMap<ConnId, Vec<(StatementId, TraceContext)>>,
     ended: Vec<(Time, SpanRecord)>,
     dropped: u64,
 }
@@ -64,7 +64,7 @@ impl Spans {
     }
 
     /// The requests of the client that is fed go to this server.
-    pub(super) fn sent_to(&mut self, server: Peer) {
+    pub(super) fn sent_to(&mut self, server: ConnId) {
         if self.asked.is_empty() {
             return;
         }
@@ -75,7 +75,7 @@ impl Spans {
     }
 
     /// A server has nothing more to answer.
-    pub(super) fn is_idle(&mut self, server: Peer) {
+    pub(super) fn is_idle(&mut self, server: ConnId) {
         if !self.pending.is_empty() {
             self.pending.remove(&server);
         }
@@ -84,7 +84,7 @@ impl Spans {
     /// A server has executed a statement: it ended at `now`, ran for `run` and waited for `waited` microseconds.
     pub(super) fn executed(
         &mut self,
-        server: Peer,
+        server: ConnId,
         what: Executed,
         (now, run, waited): (Time, u64, u64),
         names: &(Arc<str>, Arc<str>),
@@ -180,11 +180,11 @@ mod tests {
     fn executed(spans: &mut Spans, server: u32, statement: u32) {
         let what = Executed { statement: StatementId(statement), failed: false, rows: 1, bytes: 9 };
         let names = ("app".into(), "ann".into());
-        spans.executed(peer(server), what, (Time::START, 10, 5), &names, Some((7, "select ?")));
+        spans.executed(conn(server), what, (Time::START, 10, 5), &names, Some((7, "select ?")));
     }
 
-    fn peer(number: u32) -> Peer {
-        Peer { slot: number, generation: 1 }
+    fn conn(number: u32) -> ConnId {
+        ConnId { slot: number, generation: 1 }
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let text = format!("/*traceparent='{VALUE}'*/");
         spans.asked(StatementId(1), text.as_bytes());
         spans.asked(StatementId(2), text.as_bytes());
-        spans.sent_to(peer(1));
+        spans.sent_to(conn(1));
         executed(&mut spans, 2, 2);
         executed(&mut spans, 1, 3);
         assert_eq!(spans.take(|_| 100), (Vec::new(), 0));
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!((found.len(), dropped, found[0].sent_at, found[0].waited, found[0].run), (1, 0, 90, 5, 10));
         assert_eq!(found[0].text.as_deref(), Some("select ?"));
         spans.asked(StatementId(1), text.as_bytes());
-        spans.sent_to(peer(1));
-        spans.is_idle(peer(1));
+        spans.sent_to(conn(1));
+        spans.is_idle(conn(1));
         executed(&mut spans, 1, 1);
         assert_eq!(spans.take(|_| 100).0.len(), 0, "what an idle server has not executed was skipped");
     }
@@ -215,15 +215,15 @@ mod tests {
         let text = format!("/*traceparent='{VALUE}'*/");
         for _ in 0..2 * MAX_ENDED {
             spans.asked(StatementId(1), text.as_bytes());
-            spans.sent_to(peer(1));
+            spans.sent_to(conn(1));
             executed(&mut spans, 1, 1);
         }
         let (found, dropped) = spans.take(|_| 100);
         assert_eq!((found.len(), dropped, found[0].text.as_deref()), (MAX_ENDED, MAX_ENDED as u64, None));
         for _ in 0..2 * MAX_PENDING {
             spans.asked(StatementId(1), text.as_bytes());
-            spans.sent_to(peer(1));
+            spans.sent_to(conn(1));
         }
-        assert_eq!((spans.pending[&peer(1)].len(), spans.take(|_| 0).1), (MAX_PENDING, MAX_PENDING as u64));
+        assert_eq!((spans.pending[&conn(1)].len(), spans.take(|_| 0).1), (MAX_PENDING, MAX_PENDING as u64));
     }
 }

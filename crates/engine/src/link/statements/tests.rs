@@ -6,7 +6,7 @@ fn table(capacity: u32) -> Statements {
     let mut config = crate::world::config(1);
     config.track_statements = capacity;
     let mut statements = Statements::default();
-    statements.adopt(&config, 7);
+    statements.apply_config(&config, 7);
     enter(&mut statements, 0, "app");
     statements
 }
@@ -19,7 +19,7 @@ fn run(statements: &mut Statements, text: &str, took: u64) -> StatementId {
     let Some(watch) = statements.watch() else { panic!("on") };
     let statement = watch.id_of(text.as_bytes());
     watch.executed(Executed { statement, failed: false, rows: 1, bytes: 10 });
-    statements.record(Peer::NONE, (took, 0), "psql", 0, |_| {});
+    statements.record(ConnId::NONE, (took, 0), "psql", 0, |_| {});
     statement
 }
 
@@ -86,7 +86,7 @@ fn a_statement_that_still_runs_keeps_its_place_and_an_answer_to_a_lost_one_count
     let watch = statements.watch().expect("on");
     watch.executed(Executed { statement: running, failed: true, rows: 0, bytes: 0 });
     watch.executed(Executed { statement: StatementId(last.0 + (1 << 16)), failed: true, rows: 0, bytes: 0 });
-    statements.record(Peer::NONE, (2_000_000, 5), "", 1, |slow| {
+    statements.record(ConnId::NONE, (2_000_000, 5), "", 1, |slow| {
         assert_eq!((slow.text, slow.run, slow.waited), ("select slow()", 1_000_000, 5));
     });
     let records = shown(&statements);
@@ -102,7 +102,7 @@ fn the_memory_of_an_entry_is_bounded_whatever_its_text_and_its_clients() {
         let watch = statements.watch().expect("on");
         let statement = watch.id_of(format!("select {}", "é, b,".repeat(5000)).as_bytes());
         watch.executed(Executed { statement, failed: false, rows: 0, bytes: 0 });
-        statements.record(Peer::NONE, (1, 0), name, 0, |_| {});
+        statements.record(ConnId::NONE, (1, 0), name, 0, |_| {});
     }
     let table = statements.table.as_ref().expect("on");
     let entry = &table.entries[0];

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::Peer;
+use weir_base::ConnId;
 use weir_config::Config;
 use weir_session::Refusal;
 
@@ -13,7 +13,7 @@ use super::{ClientUse, IfFull, Key, QuotaRequest, Resource};
 #[derive(Default)]
 pub(crate) struct ClientQuota {
     total: u32,
-    requests: HashMap<u64, Peer>,
+    requests: HashMap<u64, ConnId>,
 }
 
 impl ClientQuota {
@@ -33,13 +33,13 @@ impl ClientQuota {
     }
 
     /// The request for a client's admission.
-    pub(crate) fn request(&mut self, id: u64, client: Peer, counts_for: ClientUse) -> QuotaRequest {
+    pub(crate) fn request(&mut self, id: u64, client: ConnId, counts_for: ClientUse) -> QuotaRequest {
         self.requests.insert(id, client);
         QuotaRequest::Acquire { id, resource: Resource::Client(counts_for), if_full: IfFull::Refuse }
     }
 
     /// The client of an answered request; it may have disconnected.
-    pub(crate) fn answered(&mut self, id: u64) -> Option<Peer> {
+    pub(crate) fn answered(&mut self, id: u64) -> Option<ConnId> {
         self.requests.remove(&id)
     }
 }
