@@ -20,6 +20,7 @@ use super::listeners::{ListenerKind, Offered};
 use super::liveness::{Liveness, has_sent};
 use super::old_process_link::OldProcessLink;
 use super::participant::ParticipantSlot;
+use super::process;
 use super::socket::{UpgradeSocket, is_trusted};
 use super::wire::{self, CancelRequest, Item, Kind, Offer, Serving};
 use crate::clock::Clock;
@@ -172,6 +173,7 @@ impl Exporter {
         let listeners = self.listeners()?;
         let offer = Offer {
             pid: std::process::id(),
+            namespace: process::namespace(),
             process_key: self.process_key,
             wall_at_start: self.clock.wall_at_start(),
             now: self.clock.now().micros(),

@@ -90,7 +90,7 @@ impl OldProcess {
             Kind::Offer => {
                 let offer: Offer = wire::value(&frame)?;
                 let listeners = offer.listeners.iter().cloned().zip(frame.descriptors).collect();
-                let process = OtherProcess::new(offer.pid);
+                let process = OtherProcess::of(offer.pid, offer.namespace.as_deref());
                 Ok(OldProcess { stream, process, offer, listeners })
             }
             Kind::Refused => Err(io::Error::other(String::from_utf8_lossy(&frame.bytes).into_owned())),

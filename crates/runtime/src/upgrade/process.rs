@@ -14,12 +14,20 @@ pub struct OtherProcess {
     pid: u32,
     /// When the process was started; `None`: it is not seen from here.
     started: Option<u64>,
+    /// The number is one of this process's namespace, so that a process that is not seen has ended.
+    is_counted_here: bool,
 }
 
 impl OtherProcess {
     /// The process that has this number now.
     pub fn new(pid: u32) -> OtherProcess {
-        OtherProcess { pid, started: started(pid) }
+        OtherProcess { pid, started: started(pid), is_counted_here: false }
+    }
+
+    /// The process that has said that it has this number in its [`namespace`]; it may have ended since.
+    pub(super) fn of(pid: u32, its: Option<&str>) -> OtherProcess {
+        let is_counted_here = its.is_some() && its == namespace().as_deref();
+        OtherProcess { is_counted_here, ..OtherProcess::new(pid) }
     }
 
     /// Whether the process has ended, or is not seen from here.
@@ -61,8 +69,13 @@ impl OtherProcess {
 
     /// Whether the process certainly ends, which is waited for: a killed process closes its sockets first.
     pub(super) fn certainly_ends_within(&self, time: Duration) -> bool {
-        self.started.is_some() && self.ends_within(time)
+        (self.started.is_some() || self.is_counted_here) && self.ends_within(time)
     }
+}
+
+/// The namespace of the numbers of processes in which this one runs, if it can be seen.
+pub(super) fn namespace() -> Option<String> {
+    fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned())
 }
 
 /// When a process was started, by the system's clock; `None` if it has ended.
@@ -89,7 +102,15 @@ mod tests {
         assert!(process.certainly_ends_within(Duration::from_secs(60)), "a zombie has ended");
         child.wait().unwrap();
         assert!(process.certainly_ends_within(Duration::ZERO));
-        let unseen = OtherProcess::new(u32::MAX);
-        assert!(unseen.is_gone() && !unseen.certainly_ends_within(Duration::ZERO), "it may run in another container");
+    }
+
+    #[test]
+    fn a_process_that_is_not_seen_has_ended_if_it_was_counted_here() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let ends = |its: Option<&str>| OtherProcess::of(child.id(), its).certainly_ends_within(Duration::ZERO);
+        let here = namespace();
+        assert!(here.is_some() && ends(here.as_deref()));
+        assert!(!ends(Some("pid:[1]")) && !ends(None), "it may run in another container");
     }
 }

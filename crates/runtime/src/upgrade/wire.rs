@@ -64,8 +64,9 @@ impl Kind {
 /// The content of [`Kind::Offer`]: what the new process begins with.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Offer {
-    /// The old process.
+    /// The old process, and where its number is one ([`namespace`](super::process::namespace)).
     pub(super) pid: u32,
+    pub(super) namespace: Option<String>,
     /// The process's key, by which statements have their names.
     pub(super) process_key: [u8; 32],
     /// The old process's clock: the wall clock at its beginning, and the time since then, in microseconds.
