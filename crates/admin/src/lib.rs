@@ -56,7 +56,7 @@ pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState, STATE_KINDS};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
-pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, RecentLog};
+pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
     DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord, UserClients,
 };

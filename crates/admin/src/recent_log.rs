@@ -11,10 +11,12 @@ use std::net::IpAddr;
 pub const LOG_LEVELS: [&str; 6] = ["noise", "debug", "log", "warning", "error", "fatal"];
 
 /// Bytes of the lines that are kept, and of those about clients without a login.
-const MOST_BYTES: usize = 1 << 20;
-const MOST_OF_STRANGERS: usize = 256 << 10;
-/// What a line takes besides its texts.
-const OWN_BYTES: usize = 160;
+const MOST_BYTES: usize = 640 << 10;
+const MOST_OF_STRANGERS: usize = 192 << 10;
+/// What the allocator takes for a line's texts at most, besides their length.
+const ALLOCATED: usize = 24;
+/// The list has room for an eighth more lines than it has, and for this many.
+const ROOM: usize = 64;
 
 /// A line of the log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,16 +29,25 @@ pub struct LogLine {
     pub rank: u8,
     /// `client` or `server`, and the peer's number in SHOW CLIENTS and SHOW SERVERS; none for the process.
     pub peer: Option<(&'static str, u64)>,
-    /// The peer's pool and user, and its address; empty for the process.
-    pub database: String,
-    /// See `database`.
-    pub user: String,
-    /// See `database`.
-    pub address: String,
-    /// What the line says.
-    pub text: String,
     /// Whether the peer has logged in.
     pub logged_in: bool,
+    /// All texts, one after the other: an allocation of their length.
+    texts: Box<str>,
+    /// Where the first three end.
+    ends: [u32; 3],
+}
+
+/// The texts of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogTexts<'a> {
+    /// The peer's pool; empty for the process.
+    pub database: &'a str,
+    /// The peer's user; empty for the process.
+    pub user: &'a str,
+    /// The peer's address; empty for the process.
+    pub address: &'a str,
+    /// What the line says.
+    pub text: &'a str,
 }
 
 /// The lines that a reader wants.
@@ -95,6 +106,9 @@ struct Strangers {
 impl Lines {
     fn push(&mut self, line: LogLine) {
         self.bytes += line.bytes();
+        if self.lines.len() == self.lines.capacity() {
+            self.lines.reserve_exact(self.lines.len() / 8 + ROOM);
+        }
         self.lines.push_back(line);
     }
 
@@ -127,31 +141,28 @@ impl Strangers {
     fn make_room(&mut self) -> bool {
         let mut bytes: HashMap<IpAddr, (usize, usize)> = HashMap::new();
         for line in &self.lines.lines {
-            let of_address = bytes.entry(origin(&line.address)).or_default();
+            let of_address = bytes.entry(origin(line.texts().address)).or_default();
             *of_address = (of_address.0 + line.bytes(), of_address.1 + 1);
         }
         let Some((busiest, (_, count))) = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes) else { return false };
         if count < 4 {
             return false;
         }
-        let (mut left, mut merged, mut kept) = (count / 2, 0, VecDeque::with_capacity(self.lines.lines.len()));
-        for mut line in self.lines.lines.drain(..) {
-            if left > 0 && origin(&line.address) == busiest {
+        let (mut left, mut merged, mut gone) = (count / 2, 0, Lines::default());
+        std::mem::swap(&mut gone, &mut self.lines);
+        for mut line in gone.lines {
+            if left > 0 && origin(line.texts().address) == busiest {
                 left -= 1;
                 merged += self.left_out.remove(&line.number).unwrap_or(1);
                 if left > 0 {
                     continue;
                 }
-                line.text =
-                    format!("{merged} earlier lines about clients of this address without a login are left out");
-                line.user.clear();
-                line.database.clear();
+                let text = format!("{merged} earlier lines about clients of this address without a login are left out");
+                line = LogTexts { address: line.texts().address, text: &text, ..LogTexts::default() }.of(line.clone());
                 self.left_out.insert(line.number, merged);
             }
-            kept.push_back(line);
+            self.lines.push(line);
         }
-        self.lines.bytes = kept.iter().map(LogLine::bytes).sum();
-        self.lines.lines = kept;
         true
     }
 }
@@ -167,8 +178,44 @@ fn origin(address: &str) -> IpAddr {
 }
 
 impl LogLine {
+    /// A line about the process, without a number yet.
+    pub fn new(at: u64, rank: u8, texts: LogTexts<'_>) -> LogLine {
+        texts.of(LogLine { at, rank, ..LogLine::default() })
+    }
+
+    /// The line's texts.
+    pub fn texts(&self) -> LogTexts<'_> {
+        let [database, user, address] = self.ends.map(|end| end as usize);
+        LogTexts {
+            database: &self.texts[..database],
+            user: &self.texts[database..user],
+            address: &self.texts[user..address],
+            text: &self.texts[address..],
+        }
+    }
+
+    /// What the line takes, with its share of the list's free room.
     fn bytes(&self) -> usize {
-        OWN_BYTES + self.database.len() + self.user.len() + self.address.len() + self.text.len()
+        size_of::<LogLine>() / 8 * 9 + ALLOCATED + self.texts.len()
+    }
+}
+
+impl LogTexts<'_> {
+    /// A line with these texts in place of its own.
+    fn of(self, line: LogLine) -> LogLine {
+        let mut texts = String::with_capacity(self.all().iter().map(|text| text.len()).sum());
+        let mut ends = [0; 3];
+        for (number, text) in self.all().into_iter().enumerate() {
+            texts.push_str(text);
+            if let Some(end) = ends.get_mut(number) {
+                *end = texts.len() as u32;
+            }
+        }
+        LogLine { texts: texts.into(), ends, ..line }
+    }
+
+    fn all(&self) -> [&str; 4] {
+        [self.database, self.user, self.address, self.text]
     }
 }
 
@@ -184,9 +231,7 @@ impl LogQuery {
 
     fn finds(&self, line: &LogLine) -> bool {
         let search = self.search.to_lowercase();
-        [&line.text, &line.database, &line.user, &line.address]
-            .into_iter()
-            .any(|text| text.to_lowercase().contains(&search))
+        line.texts().all().into_iter().any(|text| text.to_lowercase().contains(&search))
     }
 }
 
@@ -194,11 +239,12 @@ impl LogQuery {
 /// `app/owner: health: …` or `pool app was changed …`.
 fn is_about(line: &LogLine, pool: &str) -> bool {
     let named = |rest: Option<&str>, end: char| rest.is_some_and(|rest| rest.starts_with(end));
+    let LogTexts { database, text, .. } = line.texts();
     match line.peer {
-        Some(_) => line.database == pool,
+        Some(_) => database == pool,
         None => {
-            named(line.text.strip_prefix(pool), '/')
-                || named(line.text.strip_prefix("pool ").and_then(|text| text.strip_prefix(pool)), ' ')
+            named(text.strip_prefix(pool), '/')
+                || named(text.strip_prefix("pool ").and_then(|text| text.strip_prefix(pool)), ' ')
         }
     }
 }
@@ -245,8 +291,8 @@ mod tests {
 
     fn line(rank: u8, client: u64, database: &str, text: &str) -> LogLine {
         let peer = (client > 0).then_some(("client", client));
-        let (database, text) = (database.to_owned(), text.to_owned());
-        LogLine { rank, peer, database, text, logged_in: true, ..LogLine::default() }
+        let line = LogLine { rank, peer, logged_in: true, ..LogLine::default() };
+        LogTexts { database, text, ..LogTexts::default() }.of(line)
     }
 
     fn numbers(log: &RecentLog, query: &LogQuery) -> Vec<u64> {
@@ -290,16 +336,16 @@ mod tests {
 
     #[test]
     fn a_flood_without_a_login_displaces_no_line_with_one_and_none_of_other_addresses() {
-        let stranger = |host: u32, text: &str| LogLine {
-            address: format!("10.0.{}.{}:4000", host / 250, host % 250),
-            logged_in: false,
-            ..line(2, 7, "app", text)
+        let stranger = |host: u32, text: &str| {
+            let address = format!("10.0.{}.{}:4000", host / 250, host % 250);
+            let texts = LogTexts { database: "app", address: &address, text, ..LogTexts::default() };
+            texts.of(LogLine { logged_in: false, ..line(2, 7, "", "") })
         };
         let mut log = log([line(2, 0, "", "process up"), line(2, 8, "app", "login attempt"), stranger(1, "one")]);
         (0..20_000).for_each(|number| log.push(stranger(2, &format!("flood {number}"))));
         assert!(log.strangers.lines.bytes <= MOST_OF_STRANGERS && log.strangers.left_out.len() == 1);
         let page = log.select(&LogQuery { most: 99_999, ..LogQuery::default() });
-        let texts: Vec<&str> = page.lines.iter().map(|line| &*line.text).collect();
+        let texts: Vec<&str> = page.lines.iter().map(|line| line.texts().text).collect();
         assert_eq!(texts[..3], ["process up", "login attempt", "one"]);
         let kept = page.lines.len() - 4;
         let left_out = format!("{} earlier lines about clients", 20_000 - kept);

@@ -1,5 +1,6 @@
 //! Types that several crates of Weir share: handles of connections, time as a value, addresses, queues in turn by
-//! address and stores shared by it, a slab, printable text, and numbers with their nouns.
+//! address and stores shared by it, a slab, spare buffers, collections that shrink, printable text, and numbers with
+//! their nouns.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
@@ -11,7 +12,9 @@ mod origin;
 mod plural;
 mod policy;
 mod printable;
+mod shrink;
 mod slab;
+mod spares;
 mod time;
 
 pub use addr::{ClientAddr, Host, Target};
@@ -22,5 +25,7 @@ pub use origin::Origin;
 pub use plural::plural;
 pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden, prefix};
+pub use shrink::{Shrink, shrink};
 pub use slab::Slab;
+pub use spares::Spares;
 pub use time::{Span, Time};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_base::{ConnId, Time, WorkerId};
+use weir_base::{ConnId, Time, WorkerId, shrink};
 use weir_config::Config;
 use weir_session::Refusal;
 
@@ -273,6 +273,8 @@ impl Common {
 
     /// A helper has finished a job; returns its purpose.
     pub(crate) fn end_job(&mut self, id: u64) -> Option<Job> {
-        self.jobs.remove(&id)
+        let job = self.jobs.remove(&id);
+        shrink(&mut self.jobs, 64);
+        job
     }
 }

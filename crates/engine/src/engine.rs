@@ -552,7 +552,7 @@ impl Engine {
                 Who::Stats => self.admin.end_period(&mut self.core, now, io),
                 Who::Budget => self.workers.budget_due(&mut self.core, now, io),
                 Who::Health => self.admin.health_due(&mut self.core, now, io),
-                Who::Broadcast(id) => self.admin.answers_too_late(&mut self.core, now, id, io),
+                Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),

@@ -1,19 +1,20 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
+use weir_base::Spares;
 use weir_config::{Config, FileFormat};
 use weir_session::{
-    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementMemory,
-    StatementMessageCounts, WithoutCache, from_client,
+    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, SpareTexts, StatePolicy,
+    StatementMemory, StatementMessageCounts, WithoutCache, from_client,
 };
 
 use crate::link::statements::Statements;
 
 /// The most messages of a client that one turn reads: the smallest have five bytes, so a read of the runtime's may hold
-/// more than ten thousand, which would delay all other clients of the worker by a millisecond.
-const MAX_MESSAGES: u32 = 1024;
-/// The limit of spare buffers for waiting clients.
-const MAX_BLOCKS: usize = 1024;
-/// The largest buffer that is kept, in bytes.
+/// more than ten thousand, which would delay all other clients of the worker by a millisecond. What costs more than the
+/// usual message, as a statement that is new, counts as several.
+const MAX_MESSAGES: u32 = 512;
+/// The bytes of spare buffers for waiting clients, and of one.
+const MAX_BLOCKS: usize = 256 << 10;
 const BLOCK_SIZE: usize = 16 << 10;
 
 /// See the head of the file.
@@ -21,7 +22,7 @@ pub(crate) struct Sessions {
     pub(crate) interner: Interner,
     pub(crate) params: ParamTable,
     /// Spare buffers for unnamed statements.
-    spare: Vec<Vec<u8>>,
+    spare: SpareTexts,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counts: StatementMessageCounts,
     /// What is counted of statements.
@@ -34,7 +35,7 @@ pub(crate) struct Sessions {
     messages: MessagePolicy,
     without_cache: WithoutCache,
     /// Buffers that held what clients sent while they waited.
-    blocks: Vec<Vec<u8>>,
+    blocks: Spares<MAX_BLOCKS, BLOCK_SIZE>,
 }
 
 impl Sessions {
@@ -46,14 +47,14 @@ impl Sessions {
             interner: Interner::new(hash_key, memory, config.limits.statement_memory),
             application: params.place("application_name"),
             params,
-            spare: Vec::new(),
+            spare: SpareTexts::default(),
             scratch: Vec::new(),
             counts: StatementMessageCounts::default(),
             statements: Statements::default(),
             statements_key: hash_key.iter().fold(0, |key, byte| key << 8 ^ key >> 56 ^ u64::from(*byte)),
             messages: messages(config),
             without_cache: without_cache(config),
-            blocks: Vec::new(),
+            blocks: Spares::default(),
         };
         sessions.statements.apply_config(config, sessions.statements_key);
         sessions
@@ -109,15 +110,12 @@ impl Sessions {
 
     /// A buffer for the input of a waiting client.
     pub(crate) fn block(&mut self) -> Vec<u8> {
-        self.blocks.pop().unwrap_or_default()
+        self.blocks.take()
     }
 
     /// Keeps the buffer of a waiting client for reuse.
-    pub(crate) fn recycle(&mut self, mut block: Vec<u8>) {
-        if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
-            block.clear();
-            self.blocks.push(block);
-        }
+    pub(crate) fn recycle(&mut self, block: Vec<u8>) {
+        self.blocks.keep(block);
     }
 }
 

@@ -6,7 +6,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Time, shrink};
+
+/// The places of timers that are kept.
+const KEPT_PLACES: usize = 1024;
 
 /// The owner of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,8 +26,8 @@ pub(crate) enum Who {
     Stats,
     /// A look at the health of pools.
     Health,
-    /// A command that waits for workers.
-    Broadcast(u64),
+    /// Commands that wait for workers.
+    Broadcasts,
     /// A shutdown that waits for clients.
     Shutdown,
     /// A shutdown that is only announced.
@@ -58,7 +61,12 @@ impl Timers {
     /// The next owner that is due, and the time of its timer. The timer is outdated if the owner's record differs.
     pub(crate) fn due(&mut self, now: Time) -> Option<(Time, Who)> {
         let Reverse((when, _)) = *self.heap.peek()?;
-        (when <= now).then(|| self.heap.pop().map(|Reverse(entry)| entry)).flatten()
+        if when > now {
+            return None;
+        }
+        let next = self.heap.pop();
+        shrink(&mut self.heap, KEPT_PLACES);
+        next.map(|Reverse(entry)| entry)
     }
 
     /// Puts back a timer that [`Timers::due`] returned too early.
@@ -79,6 +87,7 @@ impl Timers {
     /// Drops the timers for which `keep` is false. The cost is shared by the many that were dropped.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Time, Who) -> bool) {
         self.heap.retain(|Reverse((when, who))| keep(*when, *who));
+        shrink(&mut self.heap, KEPT_PLACES);
         self.dead = 0;
     }
 

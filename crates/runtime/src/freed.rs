@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_secs(2);
 /// A look may take this fraction of the time: it walks over what is free, while no other thread can allocate there.
-const FRACTION: u32 = 2000;
+const FRACTION: u32 = 500;
 /// What may be free without being returned.
 const SLACK: u64 = 512 << 10;
 

@@ -18,7 +18,7 @@ use std::thread;
 
 use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
-use weir_base::{ConnId, WorkerId};
+use weir_base::{ConnId, WorkerId, shrink};
 use weir_config::Config;
 use weir_engine::port::{Reread, Work, WorkResult};
 
@@ -308,6 +308,7 @@ impl<T> Queue<T> {
     fn pass_on(&mut self) {
         while self.has_room() {
             let Some(what) = self.more.pop_front() else { return };
+            shrink(&mut self.more, MAX_UNDER_WAY);
             self.under_way += 1;
             let refused = self.work_queue.try_send(Request { from: self.me, what }).is_err();
             debug_assert!(!refused, "a queue has room for all that workers may ask");

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use mio::{Registry, Waker};
 
-use weir_base::{ConnId, WorkerId};
+use weir_base::{ConnId, WorkerId, shrink};
 use weir_engine::Message;
 use weir_engine::port::{ControlRequest, OldProcessState, Signal, UpgradeStep, WorkResult};
 
@@ -117,6 +117,9 @@ impl Mailboxes {
     }
 }
 
+/// Messages of a worker to itself for which there is room in later rounds.
+const KEPT_PLACES: usize = 256;
+
 /// A worker's own mailbox.
 pub(crate) struct Inbox {
     pub(crate) me: WorkerId,
@@ -170,6 +173,7 @@ impl Inbox {
             Ok(message) => Some(message),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
                 self.waiting = !self.own.is_empty();
+                shrink(&mut self.own, KEPT_PLACES);
                 None
             }
         }

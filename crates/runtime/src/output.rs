@@ -8,7 +8,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 
-use weir_base::{ConnId, Slab};
+use weir_base::{ConnId, Slab, Spares, shrink};
 
 use crate::slots::{NONE, Slot};
 use crate::socket::Socket;
@@ -19,10 +19,13 @@ const GATHER: usize = 16;
 /// messages in a turn, each of which is forwarded in pieces, and a system call for every few of them would block the
 /// worker.
 const COPIED: usize = 16 * 1024;
-/// An arena or a spare buffer larger than this is freed.
+/// A larger arena is freed after its turn.
 const KEEP: usize = 256 * 1024;
-/// Spare buffers for the next backlogs.
-const SPARES: usize = 16;
+/// Segments and connections of a turn for which there is room in the next one.
+const KEPT_PLACES: usize = 2048;
+/// The bytes of spare buffers for the next backlogs, and of one.
+const SPARES: usize = 256 * 1024;
+const SPARE: usize = 128 * 1024;
 /// The limit of a connection's backlog; beyond it the connection fails. The most that an engine produces in one turn (a
 /// large table of the console) is far below.
 pub(crate) const BACKLOG_LIMIT: usize = 256 * 1024 * 1024;
@@ -111,6 +114,8 @@ impl Output {
         self.touched.clear();
         self.segments.clear();
         self.arena.clear();
+        shrink(&mut self.touched, KEPT_PLACES);
+        shrink(&mut self.segments, KEPT_PLACES);
         if self.arena.capacity() > KEEP {
             self.arena = Vec::new();
         }
@@ -261,7 +266,7 @@ struct Backlog {
 #[derive(Debug, Default)]
 pub(crate) struct Backlogs {
     all: Slab<Backlog>,
-    spares: Vec<Vec<u8>>,
+    spares: Spares<SPARES, SPARE>,
 }
 
 /// The result of writing a backlog.
@@ -277,7 +282,7 @@ impl Backlogs {
     /// Appends bytes to the backlog of the connection in `slot`. `false` if that exceeds the limit.
     pub(crate) fn keep<'a>(&mut self, slot: &mut Slot, pieces: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         if slot.backlog == NONE {
-            let bytes = self.spares.pop().unwrap_or_default();
+            let bytes = self.spares.take();
             slot.backlog = self.all.insert(Backlog { bytes, taken: 0 });
         }
         let backlog = self.all.get_mut(slot.backlog).expect("a slot's backlog exists");
@@ -320,10 +325,8 @@ impl Backlogs {
 
     /// Drops the backlog at `index`; [`NONE`] is none.
     pub(crate) fn drop(&mut self, index: u32) {
-        let Some(mut backlog) = self.all.remove(index) else { return };
-        if self.spares.len() < SPARES && backlog.bytes.capacity() <= KEEP {
-            backlog.bytes.clear();
-            self.spares.push(backlog.bytes);
+        if let Some(backlog) = self.all.remove(index) {
+            self.spares.keep(backlog.bytes);
         }
     }
 }

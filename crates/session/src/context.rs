@@ -2,19 +2,21 @@
 //!
 //! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references.
 
-use weir_base::OnDirty;
+use weir_base::{OnDirty, Spares};
 use weir_pgwire::Head;
 
 use crate::params::{ParamTable, Params};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 use crate::watched::StatementWatch;
 
-/// The most buffers that are kept for unnamed statements.
-const MAX_SPARE: usize = 16;
-/// The largest buffer that is kept for an unnamed statement.
+/// The bytes of the buffers that are kept for unnamed statements, and of one.
+const MAX_SPARE: usize = 128 << 10;
 const MAX_SPARE_SIZE: usize = 16 << 10;
 /// The largest buffer that is kept for composing messages.
-const MAX_SCRATCH: usize = 1 << 20;
+const MAX_SCRATCH: usize = 128 << 10;
+
+/// Buffers that held unnamed statements, for the next ones.
+pub type SpareTexts = Spares<MAX_SPARE, MAX_SPARE_SIZE>;
 
 /// What a worker's sessions share while one of them is fed.
 pub struct Context<'a> {
@@ -24,8 +26,8 @@ pub struct Context<'a> {
     pub statements: &'a mut PoolStatements,
     /// The tracked parameters.
     pub params: &'a ParamTable,
-    /// Buffers that held unnamed statements, for the next ones.
-    pub spare: &'a mut Vec<Vec<u8>>,
+    /// See [`SpareTexts`].
+    pub spare: &'a mut SpareTexts,
     /// A buffer to compose messages in; its content means nothing between calls.
     pub scratch: &'a mut Vec<u8>,
     /// What happened, to be added to the pool's statistics.
@@ -47,7 +49,8 @@ pub struct Context<'a> {
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time;
     /// the next one is not sent before.
     pub max_pending_segments: u32,
-    /// The most messages of a client that one call of [`from_client::feed`](crate::from_client::feed) reads.
+    /// The most messages of a client that one call of [`from_client::feed`](crate::from_client::feed) reads; fewer, if
+    /// they cost more than others do. The call reduces it.
     pub max_messages: u32,
     /// What counts statements, if they are counted.
     pub watch: Option<&'a mut dyn StatementWatch>,
@@ -129,16 +132,12 @@ impl StatePolicy {
 impl Context<'_> {
     /// An empty buffer for an unnamed statement.
     pub(crate) fn spare_buffer(&mut self) -> Vec<u8> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer
+        self.spare.take()
     }
 
     /// Keeps a buffer for the next unnamed statement.
     pub(crate) fn keep_spare(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE && buffer.capacity() <= MAX_SPARE_SIZE {
-            self.spare.push(buffer);
-        }
+        self.spare.keep(buffer);
     }
 
     /// Whether a RESET returns to what the client asked for at its login, and not to the server's default, as with
@@ -150,6 +149,12 @@ impl Context<'_> {
     /// By what a text is parsed that a client with these parameters sends now, as far as that is known.
     pub(crate) fn parse_environment(&self, client: &Params) -> ParseEnvironment {
         self.interner.environment(self.params.read_by(client), self.statements.schema_changes())
+    }
+
+    /// Something was done that costs as much as so many messages.
+    #[inline]
+    pub(crate) fn spend(&mut self, messages: u32) {
+        self.max_messages = self.max_messages.saturating_sub(messages);
     }
 
     /// A very large message was composed: its memory is not kept.

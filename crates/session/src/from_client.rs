@@ -64,10 +64,11 @@ pub fn feed<O: Out>(
     };
     let mut parser = MessageParser { client, server, ctx, out, texts, composed: 0 };
     let mut used = 0;
-    for _ in 0..parser.ctx.max_messages {
+    while parser.ctx.max_messages > 0 {
         if let Err(stop) = parser.step(input, &mut used) {
             return ClientOutcome { used, stop };
         }
+        parser.ctx.spend(1);
     }
     ClientOutcome { used, stop: StopReason::TurnOver }
 }

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use weir_base::shrink;
+
 use crate::budget::{Account, Charge, NoRoom};
 use crate::shape::{GivenShape, Shape};
 use crate::statements::{Key, Statement};
@@ -197,6 +199,7 @@ impl ClientStatements {
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Given> {
         let (name, given) = self.by_name.remove_entry(key_of(name))?;
         self.taken(&name, &given);
+        shrink(&mut self.by_name, 64);
         Some(given)
     }
 
@@ -230,9 +233,6 @@ impl ClientStatements {
         while let Some(oldest) = self.by_age.first_entry().filter(|oldest| *oldest.key() < change) {
             let name = oldest.get().clone();
             self.remove(name.whole());
-        }
-        if self.by_name.capacity() > 64 && self.by_name.capacity() > 8 * self.by_name.len() {
-            self.by_name.shrink_to_fit();
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A context for whoever feeds sessions without an engine: tests, fuzzers, and what counts instructions.
 
 use crate::StatementMemory;
-use crate::context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementMessageCounts, WithoutCache};
+use crate::context::{
+    Context, MessagePolicy, SimpleQueries, SpareTexts, StatePolicy, StatementMessageCounts, WithoutCache,
+};
 use crate::params::ParamTable;
 use crate::statements::{Interner, PoolStatements};
 
@@ -14,7 +16,7 @@ pub struct OwnContext {
     /// The tracked parameters.
     pub params: ParamTable,
     /// See [`Context::spare`].
-    pub spare: Vec<Vec<u8>>,
+    pub spare: SpareTexts,
     /// See [`Context::scratch`].
     pub scratch: Vec<u8>,
     /// See [`Context::counts`].
@@ -47,7 +49,7 @@ impl OwnContext {
             statements: interner.pool("app", "joe", memory),
             interner,
             params: ParamTable::new([]),
-            spare: Vec::new(),
+            spare: SpareTexts::default(),
             scratch: Vec::new(),
             counts: StatementMessageCounts::default(),
             max_prepared: 100,

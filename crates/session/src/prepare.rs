@@ -20,14 +20,23 @@ use crate::statements::{Key, NotInterned, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::{Change, Subject};
 
+/// A statement that is new here costs as much as this many messages, and one more for so many bytes of its text.
+const NEW_TEXT: u32 = 24;
+const READ_AS_ONE: u32 = 64;
+
 impl Link<'_, '_> {
     /// The statement of a Parse whose name is followed by `rest`.
     pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
         let environment = self.ctx.parse_environment(&self.client.params);
-        self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
+        let before = self.ctx.interner.stored();
+        let statement = self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
             NotInterned::NoRoom(limit) => no_room(limit),
             NotInterned::Collision => StopReason::refuse(Refusal::Broken("two statements with one name")),
-        })
+        });
+        if self.ctx.interner.stored() != before {
+            self.ctx.spend(NEW_TEXT + rest.len() as u32 / READ_AS_ONE);
+        }
+        statement
     }
 
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be

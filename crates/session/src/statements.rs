@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
+use weir_base::shrink;
 use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
@@ -46,7 +47,7 @@ const ENTRY: u64 = 192;
 
 /// The most bytes of texts that are kept although they may have no holder, for clients that return; an eighth of the
 /// limit, if that is less.
-const MAX_RECENT: u64 = 1 << 20;
+const MAX_RECENT: u64 = 256 << 10;
 
 /// The identity of a statement within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -187,9 +188,7 @@ impl<T> Table<T> {
         if table.get(&key).is_some_and(|entry| entry.strong_count() == 0) {
             table.remove(&key);
         }
-        if table.capacity() > 1024 && table.capacity() > 8 * table.len() {
-            table.shrink_to_fit();
-        }
+        shrink(&mut *table, 1024);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Weak<T>, BuildHasherDefault<KeyHasher>>> {
@@ -208,6 +207,8 @@ pub struct Interner {
     /// The newest texts, and their bytes: kept for later holders as long as there is room.
     recent: VecDeque<Arc<Text>>,
     recent_bytes: u64,
+    /// How many statements were new so far.
+    stored: u64,
 }
 
 impl Interner {
@@ -222,6 +223,7 @@ impl Interner {
             limit,
             recent: VecDeque::new(),
             recent_bytes: 0,
+            stored: 0,
         }
     }
 
@@ -249,6 +251,12 @@ impl Interner {
     /// Bytes that this worker holds of statements.
     pub fn used(&self) -> u64 {
         self.account.used()
+    }
+
+    /// How many statements were new so far.
+    #[inline]
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored
     }
 
     /// The key of the hashes of shapes.
@@ -301,6 +309,7 @@ impl Interner {
             _charges: (share, own),
         });
         pool.statements.insert(key, &statement);
+        self.stored += 1;
         Ok(statement)
     }
 
@@ -351,6 +360,7 @@ impl Interner {
     fn drop_oldest(&mut self) -> bool {
         let Some(oldest) = self.recent.pop_front() else { return false };
         self.recent_bytes -= cost(&oldest.rest);
+        shrink(&mut self.recent, 64);
         true
     }
 
@@ -450,7 +460,7 @@ impl PoolStatements {
 
     pub(crate) fn insert(&mut self, key: Key) {
         if self.keys.len() >= MAX_ACCEPTED {
-            self.keys.clear();
+            self.keys = HashSet::default();
         }
         self.keys.insert(key);
     }
@@ -491,7 +501,7 @@ impl PoolStatements {
         let now = self.next_preparation();
         self.keys.remove(&key);
         if self.outdated.len() >= MAX_OUTDATED {
-            self.outdated.clear();
+            self.outdated = HashMap::default();
             self.all_outdated = now;
         }
         self.outdated.insert(key, now);

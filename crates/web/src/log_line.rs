@@ -26,16 +26,17 @@ pub(crate) struct Line {
 impl From<LogLine> for Line {
     fn from(of: LogLine) -> Line {
         let shown = |text: &str| Printable(text).to_string();
+        let texts = of.texts();
         Line {
             number: of.number,
             at: seconds_of(of.at),
             level: LOG_LEVELS.get(usize::from(of.rank)).copied().unwrap_or_default(),
             side: of.peer.map(|(side, _)| side),
             id: of.peer.map(|(_, id)| id),
-            pool: shown(&of.database),
-            user: shown(&of.user),
-            address: shown(&of.address),
-            text: shown(&of.text),
+            pool: shown(texts.database),
+            user: shown(texts.user),
+            address: shown(texts.address),
+            text: shown(texts.text),
         }
     }
 }

@@ -19,11 +19,12 @@ impl Admin {
     }
 
     /// Not all workers have answered in time; the others' answers are used.
-    pub(crate) fn answers_too_late<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) {
-        if let Some(answer) = self.broadcasts.finish(id) {
+    pub(crate) fn answers_too_late<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+        while let Some(answer) = self.broadcasts.take_late(now) {
             log(Level::Warning, format_args!("{} of the workers did not answer in time", answer.left), io);
             self.all_answered(core, now, answer, io);
         }
+        self.broadcasts.arm_next(&mut core.common);
     }
 
     fn all_answered<I: Io>(&mut self, core: &mut Core, now: Time, mut answer: BroadcastAnswer, io: &mut I) {

@@ -3,7 +3,7 @@
 //! Owns the commands under way, the caller of each, and their deadline. `pause` has what a command stops, `report` what
 //! it shows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use weir_admin::{Command, CommandError, Report};
 use weir_base::{ConnId, Span, Time, WorkerId};
@@ -28,9 +28,10 @@ pub(crate) enum Caller {
 }
 
 /// The commands under way, by number.
-#[derive(Default)]
 pub(crate) struct Broadcasts {
-    pending: HashMap<u64, Broadcast>,
+    pending: BTreeMap<u64, Broadcast>,
+    /// When the one timer of all is due: a command that is answered leaves none behind.
+    armed: Time,
 }
 
 struct Broadcast {
@@ -42,7 +43,8 @@ struct Broadcast {
     /// At least one worker has carried out the command.
     done: bool,
     failed: Option<CommandError>,
-    armed: Time,
+    /// When the answers are too late.
+    due: Time,
 }
 
 /// The result of a command.
@@ -62,6 +64,12 @@ pub(crate) enum Undo {
     Resume(Option<String>),
 }
 
+impl Default for Broadcasts {
+    fn default() -> Self {
+        Broadcasts { pending: BTreeMap::new(), armed: Time::NEVER }
+    }
+}
+
 impl Broadcasts {
     /// Sends a command to all workers; returns its number.
     pub(crate) fn broadcast<I: Io>(
@@ -74,18 +82,16 @@ impl Broadcasts {
         let id = cx.common.next_id();
         let waits =
             matches!(to_workers, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
-        let mut broadcast = Broadcast {
+        let broadcast = Broadcast {
             caller,
             command,
             left: cx.common.workers(),
             report: Report::default(),
             done: false,
             failed: None,
-            armed: Time::NEVER,
+            due: if waits { Time::NEVER } else { cx.now + BROADCAST_TIMEOUT },
         };
-        if !waits {
-            cx.common.arm(Who::Broadcast(id), cx.now + BROADCAST_TIMEOUT, &mut broadcast.armed);
-        }
+        cx.common.arm(Who::Broadcasts, broadcast.due, &mut self.armed);
         self.pending.insert(id, broadcast);
         post_to_all(cx.common, id, to_workers, cx.io);
         id
@@ -126,8 +132,20 @@ impl Broadcasts {
         if broadcast.left == 0 { self.finish(id) } else { None }
     }
 
-    /// A command's deadline has passed; returns its result, unless it is answered already.
-    pub(crate) fn finish(&mut self, id: u64) -> Option<BroadcastAnswer> {
+    /// The result of a command whose deadline has passed.
+    pub(crate) fn take_late(&mut self, now: Time) -> Option<BroadcastAnswer> {
+        let late = self.pending.iter().find(|(_, broadcast)| broadcast.due <= now).map(|(id, _)| *id);
+        late.and_then(|id| self.finish(id))
+    }
+
+    /// The timer has fired: arms it for the next command.
+    pub(crate) fn arm_next(&mut self, common: &mut Common) {
+        self.armed = Time::NEVER;
+        let next = self.pending.values().map(|broadcast| broadcast.due).min();
+        common.arm(Who::Broadcasts, next.unwrap_or(Time::NEVER), &mut self.armed);
+    }
+
+    fn finish(&mut self, id: u64) -> Option<BroadcastAnswer> {
         let mut broadcast = self.pending.remove(&id)?;
         let result = broadcast.result();
         let Broadcast { caller, command, report, left, .. } = broadcast;

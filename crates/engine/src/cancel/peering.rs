@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use weir_admin::NodePeers;
-use weir_base::{ConnId, Target, Time};
+use weir_base::{ConnId, Target, Time, shrink};
 use weir_config::{Config, PeerRules};
 
 /// The bits of a key's eighth byte that say how often it may be passed on: three times where all are set.
@@ -145,6 +145,7 @@ impl Peering {
     /// A client with this key has left.
     pub(crate) fn forget(&mut self, key: PeerKey) {
         self.keys.remove(&key);
+        shrink(&mut self.keys, 64);
     }
 
     /// The client that a key means.

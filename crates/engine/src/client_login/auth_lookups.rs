@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_auth::{Mocks, Shape};
-use weir_base::{ConnId, FairQueue, Origin, Time, WorkerId};
+use weir_base::{ConnId, FairQueue, Origin, Time, WorkerId, shrink};
 use weir_config::{AuthLookup, Spread};
 use weir_session::Refusal;
 
@@ -140,6 +140,7 @@ impl AuthLookups {
         let answers = if kept.answer.text.is_some() { &mut self.kept } else { &mut self.unknown };
         if answers.len() >= MAX_KEPT {
             answers.retain(|_, kept| now < kept.until);
+            shrink(answers, 64);
         }
         if answers.len() < MAX_KEPT && now < kept.until {
             answers.insert(subject, kept);
@@ -180,7 +181,6 @@ impl AuthLookups {
 
     /// Drops all answers, after a reload.
     pub(crate) fn forget_all(&mut self) {
-        self.kept.clear();
-        self.unknown.clear();
+        (self.kept, self.unknown) = (HashMap::new(), HashMap::new());
     }
 }

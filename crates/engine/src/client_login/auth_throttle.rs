@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::{ClientAddr, Origin, Span, Time};
+use weir_base::{ClientAddr, Origin, Span, Time, shrink};
 use weir_session::Refusal;
 
 use crate::common::Cx;
@@ -85,6 +85,7 @@ impl AuthThrottle {
         if self.origins.len() >= MAX_ORIGINS && now.since(self.swept_at) >= Span::from_secs(1) {
             self.swept_at = now;
             self.origins.retain(|_, failures| now.since(failures.last) < FORGET_AFTER);
+            shrink(&mut self.origins, 64);
         }
         if self.origins.len() >= MAX_ORIGINS && !self.origins.contains_key(&origin) {
             return first;

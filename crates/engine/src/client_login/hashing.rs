@@ -84,7 +84,7 @@ impl PasswordHashing {
 
     /// Drops all results, after a reload.
     pub(crate) fn forget_all(&mut self) {
-        self.kept.clear();
+        self.kept = HashMap::new();
     }
 
     /// Passes as many jobs to helpers as allowed.

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_base::{ClientAddr, ConnId, FairRoom, Origin, Span, Time};
+use weir_base::{ClientAddr, ConnId, FairRoom, Origin, Span, Time, shrink};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -143,7 +143,10 @@ impl PreLogin {
         self.ranks.remove(&(of_origin.len(), origin));
         of_origin.remove(&id);
         match of_origin.len() {
-            0 => drop(self.origins.remove(&origin)),
+            0 => {
+                self.origins.remove(&origin);
+                shrink(&mut self.origins, 64);
+            }
             left => drop(self.ranks.insert((left, origin))),
         }
     }

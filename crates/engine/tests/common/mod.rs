@@ -44,6 +44,7 @@ pub(crate) struct Port {
     sent: BTreeMap<ConnId, Vec<u8>>,
     pub(crate) asked: Vec<Call>,
     target: Option<Target>,
+    servers: BTreeSet<ConnId>,
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
     pub(crate) messages: VecDeque<(WorkerId, Message, Option<ConnId>)>,
@@ -87,6 +88,7 @@ impl Io for Port {
     }
     fn connect(&mut self, to: &Target) -> ConnId {
         let conn = self.conn();
+        self.servers.insert(conn);
         self.target = Some(to.clone());
         self.asked.push(Call::Connect(conn));
         conn
@@ -315,6 +317,25 @@ impl World {
     /// Drops the bytes sent to a connection, and keeps the buffer.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.port.sent.get_mut(&conn).into_iter().for_each(Vec::clear);
+    }
+
+    /// How many messages of the engine are not delivered yet.
+    pub(crate) fn messages(&self) -> usize {
+        self.port.messages.len()
+    }
+
+    /// The open connections that the engine has begun.
+    pub(crate) fn servers(&self) -> Vec<ConnId> {
+        self.port.servers.iter().filter(|conn| self.is_open(**conn)).copied().collect()
+    }
+
+    /// Drops what is recorded of the engine's calls, and its memory.
+    pub(crate) fn drop_records(&mut self) {
+        let port = &mut self.port;
+        port.sent.retain(|conn, _| port.alive.contains(conn));
+        port.sent.values_mut().for_each(|bytes| *bytes = Vec::new());
+        port.servers.retain(|conn| port.alive.contains(conn));
+        (port.asked, port.input, port.messages) = (Vec::new(), Vec::new(), VecDeque::new());
     }
 
     pub(crate) fn is_open(&self, conn: ConnId) -> bool {

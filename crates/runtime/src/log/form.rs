@@ -7,7 +7,7 @@ use std::io::Write;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use weir_admin::LogLine;
+use weir_admin::{LogLine, LogTexts};
 use weir_base::{Printable, is_hidden};
 use weir_engine::port::{About, Level, Side};
 
@@ -29,14 +29,19 @@ pub(super) enum Who {
 impl Line {
     /// The line as it is kept for readers elsewhere.
     pub(super) fn into_recent(self) -> LogLine {
-        let line = LogLine { at: self.at, rank: self.level as u8, text: self.text, ..LogLine::default() };
-        match self.who {
-            Who::Process => line,
+        let texts = LogTexts { text: &self.text, ..LogTexts::default() };
+        let (about, texts) = match &self.who {
+            Who::Process => (None, texts),
             Who::Connection { side, id, database, user, address, logged_in } => {
-                let side = if side == Side::Client { "client" } else { "server" };
-                LogLine { peer: Some((side, id)), database, user, address, logged_in, ..line }
+                let side = if *side == Side::Client { "client" } else { "server" };
+                (Some((side, *id, *logged_in)), LogTexts { database, user, address, ..texts })
             }
+        };
+        let mut line = LogLine::new(self.at, self.level as u8, texts);
+        if let Some((side, id, logged_in)) = about {
+            (line.peer, line.logged_in) = (Some((side, id)), logged_in);
         }
+        line
     }
 }
 

@@ -1,17 +1,19 @@
 //! How far the log's thread has come, for a worker that is about to send a client an error that has just been logged.
 //!
 //! An operator or a test that reads the log when a client or a console command has failed must find the reason there.
-//! So a worker waits for the lines of an error before it sends the error: for [`MOST`] at the longest, at most
-//! [`A_SECOND`] times a second, and not at all for a second after a wait without success. So a log that can't be
-//! written delays no client.
+//! So a worker waits for the lines of an error before it sends the error: for [`MOST`] at the longest, as long as it
+//! has not waited [`A_SECOND`] in this second, and not at all for a second after a wait without success. So a log that
+//! can't be written delays no client, and a client whose every request fails delays the others by a small part of the
+//! time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest wait for lines.
 const MOST: Duration = Duration::from_millis(20);
-/// The most waits a second.
-const A_SECOND: u32 = 100;
+/// How long one may have waited in a second for there to be one more wait: so far below a hundredth of the time that
+/// the 99th percentile of others stays what it is.
+const A_SECOND: Duration = Duration::from_millis(4);
 
 /// How far the log's thread has come, see the head of the file.
 pub(super) struct Progress {
@@ -23,14 +25,37 @@ struct State {
     /// Lines queued, and those of them that are written, or lost by their target.
     queued: u64,
     written: u64,
-    /// The second in which waits are counted, and their number; it may begin in the future.
+    waits: Waits,
+}
+
+/// How long workers have waited in a second, which may begin in the future.
+struct Waits {
     second: Instant,
-    waits: u32,
+    spent: Duration,
+}
+
+impl Waits {
+    /// Whether one may wait now.
+    fn is_allowed(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
+            *self = Waits { second: now, spent: Duration::ZERO };
+        }
+        now >= self.second && self.spent < A_SECOND
+    }
+
+    /// A wait ends now.
+    fn note(&mut self, began: Instant, now: Instant, in_vain: bool) {
+        self.spent += now.duration_since(began);
+        if in_vain {
+            *self = Waits { second: now + Duration::from_secs(1), spent: Duration::ZERO };
+        }
+    }
 }
 
 impl Progress {
     pub(super) fn new() -> Progress {
-        let state = State { queued: 0, written: 0, second: Instant::now(), waits: 0 };
+        let waits = Waits { second: Instant::now(), spent: Duration::ZERO };
+        let state = State { queued: 0, written: 0, waits };
         Progress { state: Mutex::new(state), moved: Condvar::new() }
     }
 
@@ -49,28 +74,41 @@ impl Progress {
     pub(super) fn wait(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if now < state.second {
-            return;
-        }
-        if now.duration_since(state.second) >= Duration::from_secs(1) {
-            (state.second, state.waits) = (now, 0);
-        }
-        if state.waits >= A_SECOND {
-            return;
-        }
-        state.waits += 1;
         let line = state.queued;
+        if state.written >= line || !state.waits.is_allowed(now) {
+            return;
+        }
         let waited = self.moved.wait_timeout_while(state, MOST, |state| state.written < line);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() && state.written < line {
-            (state.second, state.waits) = (Instant::now() + Duration::from_secs(1), 0);
-        }
+        let in_vain = waited.timed_out() && state.written < line;
+        state.waits.note(now, Instant::now(), in_vain);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_take_a_small_part_of_each_second_and_none_follows_one_in_vain() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut waits = Waits { second: start, spent: Duration::ZERO };
+        for second in [0, 1000, 2000] {
+            let mut spent = 0;
+            for millis in (second..second + 990).step_by(10) {
+                if waits.is_allowed(at(millis)) {
+                    waits.note(at(millis), at(millis + 3), false);
+                    spent += 3;
+                }
+            }
+            assert_eq!(spent, 6, "in the second from {second} ms on");
+        }
+        assert!(waits.is_allowed(at(3000)));
+        waits.note(at(3000), at(3020), true);
+        assert!(!waits.is_allowed(at(3020)) && !waits.is_allowed(at(4010)));
+        assert!(waits.is_allowed(at(4020)));
+    }
 
     #[test]
     fn a_wait_ends_with_the_line_and_a_log_that_hangs_costs_one_wait_a_second() {

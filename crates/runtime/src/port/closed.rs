@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weir_base::{ConnId, Span};
+use weir_base::{ConnId, Span, shrink};
 use weir_engine::port::Gone;
 
 use super::Port;
@@ -196,6 +196,7 @@ impl Port {
         if self.closing.order.len() > 2 * self.closing.sockets.len() + MOST_SENT {
             let Port { closing, conns, .. } = self;
             closing.order.retain(|(_, conn)| conns.is_lingering(*conn));
+            shrink(&mut closing.order, MOST_SENT);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use weir_base::{ConnId, Span, Time};
+use weir_base::{ConnId, Span, Time, shrink};
 
 use crate::slots::{Ready, Slot};
 
@@ -97,6 +97,7 @@ impl Closing {
             && since + LINGER <= now
         {
             self.order.pop_front();
+            shrink(&mut self.order, MOST_SENT);
             let Some(closed) = self.sockets.get_mut(&conn.slot).filter(|_| is_one(conn)) else { continue };
             if !std::mem::take(&mut closed.proceeds) || closed.since + LONGEST <= now {
                 return Some(conn);
@@ -151,6 +152,7 @@ impl Closing {
     /// A connection's socket is closed.
     pub(super) fn forget(&mut self, slot: u32) {
         let Some(closed) = self.sockets.remove(&slot) else { return };
+        shrink(&mut self.sockets, MOST_SENT);
         self.sent -= usize::from(closed.unsent.is_none());
         self.unsent_bytes -= closed.unsent.unwrap_or_default();
     }

@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use weir_base::ConnId;
+use weir_base::{ConnId, Spares, shrink};
 use weir_uring::{Key, Ring, RingError, RingSize};
 
 use crate::slots::{ConnSlots, Outgoing, Ready, Slot};
@@ -32,9 +32,11 @@ pub(super) const SLOT_BITS: u32 = 28;
 const STAGED: usize = 16 * 1024;
 /// The limit of a connection's staged bytes; beyond it they become its backlog.
 const MOST_STAGED: usize = 256 * 1024;
-/// Spare vectors for the next sends, and the largest capacity of one.
-const SPARES: usize = 1024;
-const KEEP: usize = 64 * 1024;
+/// The bytes of spare vectors for the next sends, and of one.
+const SPARES: usize = 512 * 1024;
+const SPARE: usize = 64 * 1024;
+/// A list or map of this many places keeps them.
+const SMALL: usize = 256;
 /// How many of the last cancels are searched for one that is not needed any more.
 const LAST_CANCELS: usize = 32;
 /// The vectors that are allocated in advance, and their size in bytes.
@@ -59,7 +61,7 @@ pub(crate) struct RingIo {
     pub(super) cancels: Vec<ConnId>,
     /// Bytes to send, one entry for each connection.
     pub(super) staged: Vec<(ConnId, Vec<u8>)>,
-    spares: Vec<Vec<u8>>,
+    spares: Spares<SPARES, SPARE>,
     /// The stored bytes of paused connections, by slot.
     held: HashMap<u32, Held>,
     /// The connection whose buffers were full last, and how many in a row.
@@ -78,20 +80,17 @@ impl RingIo {
         self.receives.reserve(FIRST_SPARES);
         self.cancels.reserve(FIRST_SPARES);
         self.staged.reserve(FIRST_SPARES);
-        self.spares.extend((0..FIRST_SPARES).map(|_| Vec::with_capacity(FIRST_CAPACITY)));
+        (0..FIRST_SPARES).for_each(|_| self.spares.keep(Vec::with_capacity(FIRST_CAPACITY)));
     }
 
     /// A vector for the next send.
     fn spare(&mut self) -> Vec<u8> {
-        self.spares.pop().unwrap_or_default()
+        self.spares.take()
     }
 
     /// Keeps a vector for a later send.
-    pub(super) fn keep(&mut self, mut bytes: Vec<u8>) {
-        if self.spares.len() < SPARES && bytes.capacity() <= KEEP {
-            bytes.clear();
-            self.spares.push(bytes);
-        }
+    pub(super) fn keep(&mut self, bytes: Vec<u8>) {
+        self.spares.keep(bytes);
     }
 
     /// Stages a turn's output for a connection, behind what is staged already. `false` if the caller must write it.
@@ -130,7 +129,7 @@ impl RingIo {
         slot.ready = slot.ready.max(Ready::Bytes);
         let RingIo { held, spares, .. } = self;
         let held = held.entry(conn.slot);
-        let held = held.or_insert_with(|| Held { bytes: spares.pop().unwrap_or_default(), taken: 0 });
+        let held = held.or_insert_with(|| Held { bytes: spares.take(), taken: 0 });
         held.bytes.extend_from_slice(bytes);
         held.bytes.len() - held.taken
     }
@@ -152,12 +151,14 @@ impl RingIo {
     /// Takes all stored bytes of this slot's connection.
     pub(crate) fn take_held(&mut self, slot: u32) -> Vec<u8> {
         let Some(Held { mut bytes, taken }) = self.held.remove(&slot) else { return Vec::new() };
+        shrink(&mut self.held, SMALL);
         bytes.drain(..taken);
         bytes
     }
 
     pub(super) fn forget_held(&mut self, slot: u32) {
         if let Some(Held { bytes, .. }) = self.held.remove(&slot) {
+            shrink(&mut self.held, SMALL);
             self.keep(bytes);
         }
     }

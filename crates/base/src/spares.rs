@@ -1,0 +1,55 @@
+//! Buffers that are free, for the next user of one.
+//!
+//! Invariant: what is kept is bounded in bytes, whatever its users had: a flood of clients leaves no more than that
+//! behind. The allocator is nearly as fast, so the bound may be small.
+
+/// What a kept buffer takes beside its bytes.
+const OWN: usize = 32;
+
+/// Free buffers: `MOST` bytes at most, in buffers of at most `LARGEST` bytes.
+#[derive(Debug, Default)]
+pub struct Spares<const MOST: usize, const LARGEST: usize> {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl<const MOST: usize, const LARGEST: usize> Spares<MOST, LARGEST> {
+    /// An empty buffer, of any capacity.
+    #[inline]
+    pub fn take(&mut self) -> Vec<u8> {
+        let Some(buffer) = self.buffers.pop() else { return Vec::new() };
+        self.bytes -= OWN + buffer.capacity();
+        buffer
+    }
+
+    /// Keeps a buffer, without its content, as far as there is room.
+    #[inline]
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
+        let bytes = OWN + buffer.capacity();
+        if (1..=LARGEST).contains(&buffer.capacity()) && self.bytes + bytes <= MOST {
+            buffer.clear();
+            self.bytes += bytes;
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_and_taken_again_empty() {
+        let mut spares = Spares::<1000, 400>::default();
+        spares.keep(Vec::new());
+        assert_eq!(spares.take().capacity(), 0, "nothing is not kept");
+        spares.keep(vec![1; 401]);
+        assert_eq!(spares.take().capacity(), 0, "too large");
+        (0..9).for_each(|_| spares.keep(vec![1; 300]));
+        assert!(spares.bytes <= 1000);
+        let taken: Vec<Vec<u8>> = (0..4).map(|_| spares.take()).collect();
+        assert!(taken.iter().all(Vec::is_empty));
+        assert_eq!(taken.iter().map(Vec::capacity).collect::<Vec<_>>(), [300, 300, 300, 0]);
+        assert_eq!(spares.bytes, 0);
+    }
+}
