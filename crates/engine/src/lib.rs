@@ -10,7 +10,7 @@
 //! - `lending`: pools that span several workers. `workers`: limits that hold for the process, and for several nodes.
 //! - `admin`: what operators ask for. `pause`: what they have stopped. `upgrade`: another process takes over.
 //! - `core`: the tables that these share. `conns`: the table of connections. `common`: what everything may use.
-//!   `sessions`: what all sessions share. `reading`: why a connection is not read from. `timers`: who is
+//!   `sessions`: what all sessions share. `reading`, `pausing`: why a connection is not read from. `timers`: who is
 //!   woken when. `log`, `lines`: the log. `handles`: names for pools and for those who wait. `inspect`: for tests.
 
 mod admin;
@@ -29,6 +29,7 @@ mod link;
 mod log;
 mod password_check;
 mod pause;
+mod pausing;
 mod pools;
 mod reading;
 mod replication;

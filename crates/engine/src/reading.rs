@@ -1,9 +1,4 @@
-//! Why a client or a server is not read from: one set of reasons for both. The port is called when the first reason
-//! comes, and when the last one has gone.
-
-use weir_base::ConnId;
-
-use crate::port::Io;
+//! Why a client or a server is not read from: one set of reasons for both.
 
 /// A reason not to read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,29 +58,17 @@ impl Reading {
         self.reasons & self.stopping != 0
     }
 
-    /// Adds a reason not to read from `connection`. Returns whether that is a change.
+    /// Adds a reason. Returns whether that is a change.
     #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, conn: ConnId, io: &mut I) -> bool {
-        let was_paused = self.is_paused();
+    pub(crate) fn add(&mut self, reason: Reason) -> bool {
         let before = self.reasons;
         self.reasons |= reason as u8;
-        if !was_paused && self.is_paused() {
-            io.pause(conn);
-        }
         self.reasons != before
     }
 
-    /// Removes a reason not to read from `connection`. Returns whether that is a change.
+    /// Removes a reason, which there is.
     #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, conn: ConnId, io: &mut I) -> bool {
-        if !self.has(reason) {
-            return false;
-        }
-        let was_paused = self.is_paused();
+    pub(crate) fn remove(&mut self, reason: Reason) {
         self.reasons &= !(reason as u8);
-        if was_paused && !self.is_paused() {
-            io.resume(conn);
-        }
-        true
     }
 }

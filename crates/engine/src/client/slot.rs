@@ -12,6 +12,7 @@ use crate::cancel::key::CancelSecret;
 use crate::client_login::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::link::stream::Stream;
+use crate::pausing;
 use crate::port::Io;
 use crate::reading::{Reading, Reason};
 use crate::secured::Secured;
@@ -304,13 +305,13 @@ impl ClientSlot {
     /// The client is not read from, for this reason too.
     #[inline]
     pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.pause(reason, self.row.conn, io);
+        pausing::pause(&mut self.row.reading, reason, self.row.conn, io);
     }
 
     /// This reason not to read from the client is gone.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        self.row.reading.resume(reason, self.row.conn, io);
+        pausing::resume(&mut self.row.reading, reason, self.row.conn, io);
     }
 
     /// The client has this server.

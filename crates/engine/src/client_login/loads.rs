@@ -7,11 +7,6 @@
 use weir_base::WorkerId;
 use weir_config::Spread;
 
-use crate::client_login::ClientLogin;
-use crate::core::Core;
-use crate::port::Io;
-use crate::workers::messages::{Message, Payload};
-
 /// From this load on, in per cent, a worker is busy: new clients of its pools go to another one.
 const BUSY: u8 = 80;
 
@@ -54,30 +49,6 @@ impl Loads {
                 if self.of(idlest) + GAP <= self.of(owner.0) { WorkerId(idlest) } else { owner }
             }
         }
-    }
-}
-
-impl ClientLogin {
-    /// The worker for a client of a pool whose owner is `owner`. Called once a login, on worker 0.
-    pub(crate) fn place(&mut self, core: &mut Core, owner: WorkerId) -> WorkerId {
-        if core.common.workers() == 1 {
-            return owner;
-        }
-        self.loads.place(owner, core.common.workers(), core.common.config().spread)
-    }
-
-    /// The port reports this worker's load, in per cent of its time: worker 0 keeps it.
-    pub(crate) fn loaded<I: Io>(&mut self, core: &mut Core, percent: u8, io: &mut I) {
-        if core.common.worker() == WorkerId(0) {
-            self.load_reported(core.common.worker(), percent);
-        } else {
-            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
-        }
-    }
-
-    /// A worker's load, in per cent, has reached worker 0.
-    pub(crate) fn load_reported(&mut self, worker: WorkerId, percent: u8) {
-        self.loads.note(worker, percent.min(100));
     }
 }
 

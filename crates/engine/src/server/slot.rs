@@ -11,8 +11,7 @@ use weir_session::{Refusal, Server};
 use crate::client_login::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::link::link_clock::LinkClock;
-use crate::port::Io;
-use crate::reading::{Reading, Reason};
+use crate::reading::Reading;
 use crate::server::connection::Connection;
 use crate::server::hosts::Attempt;
 
@@ -175,22 +174,10 @@ impl ServerSlot {
 
 /// What changes in a server's life.
 impl ServerSlot {
-    /// The server is not read from, for this reason too. Returns whether that is a change.
+    /// Why the server is not read from, to be changed.
     #[inline]
-    pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.pause(reason, self.row.conn, io)
-    }
-
-    /// This reason not to read from the server is gone. Returns whether that is a change.
-    #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) -> bool {
-        self.row.reading.resume(reason, self.row.conn, io)
-    }
-
-    /// Reads no more from a server whose client's socket is full. The answers to queries of Weir are not for that
-    /// client. Returns whether that is a change.
-    pub(crate) fn pause_for_client<I: Io>(&mut self, io: &mut I) -> bool {
-        matches!(self.phase(), Some(ServerPhase::Linked | ServerPhase::Streaming)) && self.pause(Reason::OtherFull, io)
+    pub(super) fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.row.reading
     }
 
     /// The server's login is at this step, or over.

@@ -10,9 +10,10 @@ use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
-use weir_config::{Config, FileFormat, SslMode, TlsSide};
+use weir_config::{Config, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
+use super::setting_names::SettingNames;
 use super::suites;
 use super::verify::{Trust, Verification, Verifier};
 use super::verify_client::ClientVerifier;
@@ -58,7 +59,7 @@ impl Contexts {
 
     fn to_clients(config: &Config) -> Result<Option<Arc<Accept>>, String> {
         let client = &config.tls.client;
-        let names = SettingNames { format: config.format, side: "client" };
+        let names = SettingNames::new(config, "client");
         client.is_available().then(|| accept(client, names).map(Arc::new)).transpose()
     }
 
@@ -66,7 +67,7 @@ impl Contexts {
     pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.is_available() {
-            let names = SettingNames { format: config.format, side: "server" };
+            let names = SettingNames::new(config, "server");
             let provider = provider(server, names)?;
             let own = identity::own(server, &provider, names)?;
             let trust = match &server.ca_file {
@@ -106,31 +107,6 @@ impl Contexts {
 /// Whether a mode verifies the other side's certificate.
 pub(crate) fn verifies(mode: SslMode) -> bool {
     matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
-}
-
-/// The names of one side's settings, in the words of the configuration's file.
-#[derive(Clone, Copy)]
-pub(super) struct SettingNames {
-    format: FileFormat,
-    /// `client` or `server`.
-    side: &'static str,
-}
-
-impl SettingNames {
-    /// The name of the setting that is `key` in a table of a `weir.toml`.
-    pub(super) fn of(self, key: &str) -> String {
-        let side = self.side;
-        match self.format {
-            FileFormat::Toml => format!("{key} in [tls.{side}]"),
-            FileFormat::Ini if key == "mode" => format!("{side}_tls_sslmode"),
-            FileFormat::Ini => format!("{side}_tls_{key}"),
-        }
-    }
-
-    /// The error of a file or a value, with its setting before it.
-    pub(super) fn error(self, key: &str, error: impl std::fmt::Display) -> String {
-        format!("{}: {error}", self.of(key))
-    }
 }
 
 fn provider(side: &TlsSide, names: SettingNames) -> Result<Arc<CryptoProvider>, String> {

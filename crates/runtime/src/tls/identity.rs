@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use weir_config::TlsSide;
 
-use super::contexts::SettingNames;
+use super::setting_names::SettingNames;
 use super::x509::Certificate;
 use crate::files::read_ordinary;
 

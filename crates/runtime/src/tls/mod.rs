@@ -34,6 +34,7 @@ mod identity;
 mod reason;
 mod records;
 mod session;
+mod setting_names;
 mod state;
 mod step;
 mod suites;
