@@ -13,9 +13,10 @@
 /// Larger blocks are mapped one by one, and unmapped when they are freed. Nothing on the path of a query is as large.
 #[cfg(target_env = "gnu")]
 const MAPPED: libc::c_int = 512 << 10;
-/// The most free memory at the end of a heap.
+/// The most free memory at the end of a heap. Each thread may have a heap of its own, and [`give_back`] returns what is
+/// free at the end of the main one only.
 #[cfg(target_env = "gnu")]
-const AT_THE_END: libc::c_int = 512 << 10;
+const AT_THE_END: libc::c_int = 128 << 10;
 
 /// Bounds what each heap keeps at its end. For the beginning of the process.
 pub fn keep_little() {
