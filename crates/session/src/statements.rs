@@ -47,7 +47,7 @@ const ENTRY: u64 = 192;
 
 /// The most bytes of texts that are kept although they may have no holder, for clients that return; an eighth of the
 /// limit, if that is less.
-const MAX_RECENT: u64 = 256 << 10;
+const MAX_RECENT: u64 = 128 << 10;
 
 /// The identity of a statement within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
