@@ -1,6 +1,6 @@
 //! What happens to a client that logs in: it connects, its bytes arrive, and helpers and other workers answer.
 
-use weir_base::{ClientAddr, ConnId, Origin, Time, WorkerId};
+use weir_base::{ClientAddr, ConnId, Origin, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -18,7 +18,7 @@ use crate::log::log;
 use crate::pause::hold;
 use crate::port::{Io, Level};
 use crate::reading::Reason;
-use crate::workers::messages::{ClientHandoff, Message, Payload};
+use crate::workers::messages::ClientHandoff;
 use crate::workers::quota::clients::refusal;
 use crate::workers::quota::{ClientUse, Key, QuotaRequest, Resource};
 use crate::workers::send::request;
@@ -208,28 +208,6 @@ impl ClientLogin {
     /// Another worker has seen a login fail from this origin.
     pub(crate) fn failed_elsewhere<I: Io>(&mut self, core: &mut Core, now: Time, origin: Origin, io: &mut I) {
         self.throttle.failed_elsewhere(cx!(core, now, io), origin);
-    }
-
-    /// The worker for a client of a pool whose owner is `owner`. Called once a login, on worker 0.
-    pub(crate) fn place(&mut self, core: &mut Core, owner: WorkerId) -> WorkerId {
-        if core.common.workers() == 1 {
-            return owner;
-        }
-        self.loads.place(owner, core.common.workers(), core.common.config().spread)
-    }
-
-    /// The port reports this worker's load, in per cent of its time: worker 0 keeps it.
-    pub(crate) fn loaded<I: Io>(&mut self, core: &mut Core, percent: u8, io: &mut I) {
-        if core.common.worker() == WorkerId(0) {
-            self.load_reported(core.common.worker(), percent);
-        } else {
-            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
-        }
-    }
-
-    /// A worker's load, in per cent, has reached worker 0.
-    pub(crate) fn load_reported(&mut self, worker: WorkerId, percent: u8) {
-        self.loads.note(worker, percent.min(100));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The login of clients: from the first packet to the first query.
 //!
 //! - `events`: what happens to a client that logs in. `steps`: a login, step by step. `greet`: a client becomes ready
-//!   for queries. `room`: one client is closed for another. `loads`: the worker that a client goes to.
+//!   for queries. `room`: one client is closed for another. `placement`, `loads`: the worker of a client.
 //! - `arrive`: from a client's first byte to its startup packet. `startup_packets`: startup packets that were read
 //!   lately. `tls`: encryption of clients. `prelogin`: what unauthenticated clients may cost.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that
@@ -27,6 +27,7 @@ mod hashing;
 pub(crate) mod loads;
 pub(crate) mod login;
 pub(crate) mod login_log;
+mod placement;
 pub(crate) mod prelogin;
 mod recent;
 pub(crate) mod reported;
