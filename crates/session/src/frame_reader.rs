@@ -66,6 +66,12 @@ impl FrameReader {
         self.left > 0 && self.disposition == Disposition::Forward
     }
 
+    /// No part of a message is here, and no memory is charged or to be charged for one.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.left == 0 && self.held.is_empty() && self.charge.is_none() && self.held.capacity() <= UNCHARGED
+    }
+
     /// Bytes held.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held

@@ -69,6 +69,10 @@ pub fn feed<O: Out>(
             return ClientOutcome { used, stop };
         }
         parser.ctx.spend(1);
+        // The usual input is one message.
+        if used == input.len() && parser.client.fails.is_none() && parser.client.stream.is_at_rest() {
+            return ClientOutcome { used, stop: StopReason::EndOfInput };
+        }
     }
     ClientOutcome { used, stop: StopReason::TurnOver }
 }

@@ -96,10 +96,11 @@ pub(crate) fn acquire<I: Io>(
     io: &mut I,
 ) -> Result<Box<ServerSlot>, StopReason> {
     client.acts(now);
-    if core.pools.get(client.pool).removed {
+    let mut slot = core.pools.get_mut(client.pool);
+    if slot.removed {
         create::move_to_successor(core, now, client);
+        slot = core.pools.get_mut(client.pool);
     }
-    let slot = core.pools.get_mut(client.pool);
     match slot.pool.acquire(client.conn, now) {
         Acquire::Granted { server, check } => {
             slot.counts.counters.times().wait.count(0);

@@ -80,16 +80,19 @@ pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: C
 #[inline(always)]
 pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
-    let slot = core.pools.get(ix);
+    let mut slot = core.pools.get_mut(ix);
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
         Err(why) => return close::close_slot(core, now, server, why, io),
     };
-    if slot.lending.is_borrower() && returns_to_owner(core, ix, conn) {
-        core.conns.put_server(server);
-        return messages::return_server(core, conn, io);
+    if slot.lending.is_borrower() {
+        if returns_to_owner(core, ix, conn) {
+            core.conns.put_server(server);
+            return messages::return_server(core, conn, io);
+        }
+        slot = core.pools.get_mut(ix);
     }
-    let pool = &mut core.pools.get_mut(ix).pool;
+    let pool = &mut slot.pool;
     let answer =
         if server.take_unused() { pool.release_unused(conn, proof, now) } else { pool.release(conn, proof, now) };
     pass_on(core, now, server, answer, io);
