@@ -131,12 +131,11 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
         secret,
         issued,
         session,
-        waits_with: waits.then(|| client.waiting.clone()),
+        waits_with: waits.then(|| client.take_waiting()),
     };
     if waits {
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);
         core.common.follow_up(FollowUp::PollPool(client.pool));
-        core.sessions.recycle(client.take_waiting());
     }
     core.upgrade.leave(client.conn, u64::from(pid >> 24), Moved::Client(Box::new(moved)).write());
     client.enter(ClientPhase::Moving(Box::new(Handoff::Upgrade)));
@@ -261,12 +260,17 @@ pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io:
 
 /// Whether a client that has logged in is between two requests, and nothing waits for the client or because of it.
 fn is_free(client: &ClientSlot) -> bool {
-    client.link.is_none() && !client.reading.has_any() && client.waiting.is_empty() && !client.cut && !client.ended
+    may_leave(client) && !client.reading.has_any() && client.waiting.is_empty()
 }
 
 /// Whether a client that has logged in waits in its pool's queue, and nothing else keeps it here.
 fn waits_for_server(client: &ClientSlot) -> bool {
-    client.link.is_none() && client.reading.has_only(Reason::Waits) && !client.cut && !client.ended
+    may_leave(client) && client.reading.has_only(Reason::Waits)
+}
+
+/// Whether a client has no server, and its stream goes on.
+fn may_leave(client: &ClientSlot) -> bool {
+    client.link.is_none() && !client.cut && !client.ended
 }
 
 /// The number by which another process, maybe with another number of workers, finds the worker of a pool.
