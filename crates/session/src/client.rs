@@ -12,6 +12,7 @@ use weir_pgwire::tag::front;
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
 use crate::judged::Judged;
+use crate::long_text::LongText;
 use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::{ParamTable, Params, Wanted};
 use crate::resets::StartValues;
@@ -35,6 +36,8 @@ pub struct Client {
     pub(crate) unnamed_count: u32,
     /// The kinds of session state whose loss the client was warned of.
     pub(crate) warned: Dirty,
+    /// What is known of the long Parse that is held in part.
+    pub(crate) arriving: Option<Box<LongText>>,
     /// The request that is being discarded fails at its last byte, with this message.
     pub(crate) fails: Option<&'static str>,
     /// Counts the changes of the client's names.
@@ -147,6 +150,7 @@ impl Client {
             unnamed: Unnamed::None,
             unnamed_count: 0,
             warned: Dirty::NONE,
+            arriving: None,
             fails: None,
             changes: 0,
             skipping: false,

@@ -83,14 +83,18 @@ impl FrameReader {
     }
 
     /// Charges what is held. That there is room for it is asked before it is held (`need`, in [`FrameReader::next`]).
+    /// Returns whether they are many.
     #[inline]
-    pub(crate) fn charge(&mut self, account: &Arc<Account>) {
+    pub(crate) fn charge(&mut self, account: &Arc<Account>) -> bool {
         if self.held.capacity() > UNCHARGED {
             let bytes = self.held.capacity() as u64;
             self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize_anyway(bytes);
-        } else if self.charge.is_some() {
+            return true;
+        }
+        if self.charge.is_some() {
             self.charge = None;
         }
+        false
     }
 
     /// Puts back what a frozen session had held.

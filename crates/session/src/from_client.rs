@@ -17,6 +17,7 @@ use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::kept_request::{MAX_KEPT, UNCHARGED};
 use crate::link::{Link, MAX_COMPOSED, Rewrite};
+use crate::long_text::{LONG_TEXT, LongText};
 use crate::naming::{MAX_NAMES, is_too_long};
 use crate::out::{Out, View};
 use crate::refusal::Refusal;
@@ -124,7 +125,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let mut held = Vec::new();
         let (view, head) = match self.next(input, at)? {
             Piece::End => {
-                self.client.stream.charge(self.ctx.statements.account());
+                if self.client.stream.charge(self.ctx.statements.account()) && self.texts == Texts::Rename {
+                    self.read_arriving();
+                }
                 return Err(StopReason::EndOfInput);
             }
             Piece::Rest(range, Disposition::Forward) => {
@@ -152,10 +155,21 @@ impl<O: Out> MessageParser<'_, '_, O> {
         done
     }
 
+    /// Reads what has arrived of a long text.
+    #[cold]
+    fn read_arriving(&mut self) {
+        let Client { stream, arriving, .. } = &mut *self.client;
+        if stream.held().len() > LONG_TEXT {
+            let hash_key = self.ctx.interner.hash_key();
+            arriving.get_or_insert_with(|| Box::new(LongText::new(hash_key))).follow(stream.held());
+        }
+    }
+
     /// The beginning of a message that arrived in pieces was decided on, or must wait.
     #[cold]
     fn put_away(&mut self, held: Vec<u8>, done: bool) {
         if done {
+            self.client.arriving = None;
             return self.client.stream.give_back(held);
         }
         self.client.stream.keep(held);

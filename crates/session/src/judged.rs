@@ -3,9 +3,12 @@
 //! A message of a few bytes may refer to a text of megabytes, again and again, so no message reads a stored text: it
 //! finds here what it needs to know. A text is only read again to be sent.
 
+use std::ffi::CStr;
+
 use weir_pgwire::sql::{self, Judgement, Naming, Resetting, RewrittenCommand};
 use weir_pgwire::{Dirty, Effects};
 
+use crate::long_text::{self, LONG_TEXT};
 use crate::params::{ParamTable, Params};
 
 /// What is known of a stored text.
@@ -28,14 +31,28 @@ pub(crate) struct Judged {
 impl Judged {
     /// Judges the text in what follows the name in a Parse.
     pub(crate) fn in_parse(rest: &[u8]) -> Judged {
-        Judged::of(rest.split(|byte| *byte == 0).next().unwrap_or_default())
+        Judged::of(text_in(rest))
     }
 
     /// Judges a text.
     #[inline]
     pub(crate) fn of(text: &[u8]) -> Judged {
         let len = text.len() as u32;
+        if text.len() > LONG_TEXT {
+            return Judged::of_long(long_text::judge(text), text.len());
+        }
         if sql::is_harmless(text) { Judged { harmless: true, len, ..Judged::default() } } else { Judged::unusual(text) }
+    }
+
+    /// What is known of a long text of this length once it was read.
+    pub(crate) fn of_long(judgement: Judgement, len: usize) -> Judged {
+        let Judgement { effects, harmless, drops_all, .. } = judgement;
+        Judged { effects, harmless, drops_all, len: len as u32, ..Judged::default() }
+    }
+
+    /// Whether the text is so long that no part of it is looked for: it certainly leaves nothing, as far as is known.
+    pub(crate) fn is_long(&self) -> bool {
+        self.len as usize > LONG_TEXT
     }
 
     fn unusual(text: &[u8]) -> Judged {
@@ -57,6 +74,11 @@ impl Judged {
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all
     }
+}
+
+/// The text in what follows the name in a Parse.
+pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
+    CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes)
 }
 
 /// Whether a text is worth reading for what it resets: it begins with such a command, or is more than one.

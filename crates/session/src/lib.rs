@@ -65,6 +65,7 @@ pub mod from_server;
 pub mod frozen;
 pub mod frozen_server;
 pub mod login;
+mod long_text;
 pub mod param_sync;
 pub mod server_login;
 pub mod startup;

@@ -195,8 +195,8 @@ impl Link<'_, '_> {
                 return Ok(self.refuse_parse(effects, Change::None));
             }
         }
-        self.parse_named(parse.name, parse.rest)?;
-        Ok(Rewrite::Replaced)
+        let rest_follows = self.parse_named(parse.name, parse.rest)?;
+        Ok(if rest_follows { Rewrite::After(head.total() - parse.rest.len()) } else { Rewrite::Replaced })
     }
 
     fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Rewrite {
@@ -215,7 +215,8 @@ impl Link<'_, '_> {
         Rewrite::Unchanged
     }
 
-    fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<(), StopReason> {
+    /// Returns whether the rest of the message must follow what is composed.
+    fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<bool, StopReason> {
         if let Some(mut known) = self.client.given(name).cloned() {
             // The server itself says that the name is taken: under our name for it, it is.
             self.ensure(name, &mut known)?;
@@ -223,7 +224,7 @@ impl Link<'_, '_> {
             self.ctx.counts.name_taken = Some(String::from_utf8_lossy(shown).into());
             self.expect_logged(Expected::ParseTaken, None, Change::Taken { name: Name::new(name) });
             self.compose_parse(known.statement.name(), rest);
-            return Ok(());
+            return Ok(false);
         }
         if self.client.prepared() >= self.ctx.client_statements {
             return Err(StopReason::refuse(Refusal::StatementLimit(
@@ -236,8 +237,7 @@ impl Link<'_, '_> {
         if !statement.judged().harmless {
             self.note_needed_alone(statement.text());
         }
-        self.prepare(&statement, Some(name));
-        Ok(())
+        Ok(self.prepare(&statement, Some(name)))
     }
 
     /// A message that is not laid out as its kind is forwarded: the server says what is wrong with it, and goes on.

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::expected::Expected;
 use crate::judged::{Judged, Kept};
 use crate::link::Link;
+use crate::long_text::LONG_TEXT;
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
@@ -29,14 +30,12 @@ impl Link<'_, '_> {
     pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
         let environment = self.ctx.parse_environment(&self.client.params);
         let before = self.ctx.interner.stored();
-        let statement = self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
-            NotInterned::NoRoom(limit) => no_room(limit),
-            NotInterned::Collision => StopReason::refuse(Refusal::Broken("two statements with one name")),
-        });
+        let read = self.ctx.interner.read(rest, self.client.arriving.as_deref_mut());
+        let statement = self.ctx.interner.intern_read(self.ctx.statements, rest, read, environment);
         if self.ctx.interner.stored() != before {
             self.ctx.spend(NEW_TEXT + rest.len() as u32 / READ_AS_ONE);
         }
-        statement
+        statement.map_err(not_interned)
     }
 
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be
@@ -51,9 +50,9 @@ impl Link<'_, '_> {
 
     fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
-            // The statement's text is read for that, however short the message that asks for it.
-            *self.composed += given.statement.rest().len();
-            given.statement = self.intern(given.statement.rest())?;
+            let environment = self.ctx.parse_environment(&self.client.params);
+            let again = self.ctx.interner.intern_again(self.ctx.statements, &given.statement, environment);
+            given.statement = again.map_err(not_interned)?;
             self.client.statements_mut().replace(name, given.statement.clone());
             self.must_be_known_on_server(given.statement.key())?;
             let found = self.touch(given.statement.key());
@@ -74,8 +73,9 @@ impl Link<'_, '_> {
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
-    /// client from one of our own.
-    pub(crate) fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
+    /// client from one of our own. Returns whether the rest of the client's message must follow: a long text is not
+    /// copied.
+    pub(crate) fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) -> bool {
         let mut on_server = self.touch(statement.key());
         if on_server == OnServer::Unsure {
             // The request that uses it is kept.
@@ -90,7 +90,7 @@ impl Link<'_, '_> {
             if let Some(name) = client_name {
                 self.rename(Expected::LocalParse, None, name, Some((statement.clone(), since)));
             }
-            return;
+            return false;
         }
         let stale = if on_server == OnServer::Stale { Some(statement.key()) } else { None };
         let evicted = self.server.statements.insert(statement.key(), self.ctx.max_prepared);
@@ -104,7 +104,13 @@ impl Link<'_, '_> {
             Some(name) => self.rename(Expected::ParseNamed, key, name, Some((statement.clone(), since))),
             None => self.expect_logged(Expected::OwnParse, key, Change::None),
         }
+        if client_name.is_some() && statement.rest().len() > LONG_TEXT {
+            self.ctx.counts.server_parses += 1;
+            put_front::parse_head(self.ctx.scratch, statement.name(), statement.rest().len());
+            return true;
+        }
         self.compose_parse(statement.name(), statement.rest());
+        false
     }
 
     /// Closes a statement with a request of our own; `key` is remembered of it.
@@ -167,7 +173,7 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn judge(&self, text: &[u8]) -> Judged {
         let mut judged = Judged::of(text);
-        if !judged.harmless && self.ctx.state.judges() {
+        if !judged.harmless && !judged.is_long() && self.ctx.state.judges() {
             judged.effects.leaves = Kept::of(text, self.ctx.params).lost_with(&self.server.params);
         }
         judged
@@ -206,6 +212,13 @@ pub(crate) fn make_room(
         return Err(StopReason::refuse(Refusal::StatementLimit(what)));
     }
     client.statements_mut().make_room(name, ctx.statements.account()).map_err(no_room)
+}
+
+fn not_interned(why: NotInterned) -> StopReason {
+    match why {
+        NotInterned::NoRoom(limit) => no_room(limit),
+        NotInterned::Collision => StopReason::refuse(Refusal::Broken("two statements with one name")),
+    }
 }
 
 fn no_room(limit: NoRoom) -> StopReason {

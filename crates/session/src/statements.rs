@@ -23,10 +23,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use weir_base::shrink;
+use weir_pgwire::sql::Judgement;
 use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
-use crate::judged::{Judged, Kept};
+use crate::judged::{Judged, Kept, text_in};
+use crate::long_text::{LONG_TEXT, LongText};
 use crate::params::{ParamTable, Params};
 
 /// The prefix of every name of ours on a server.
@@ -70,6 +72,23 @@ impl Key {
 /// A keyed hash of the parameters by which texts are read, and of the count of changed definitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ParseEnvironment(pub(crate) u64);
+
+impl ParseEnvironment {
+    /// The identity of the statement with this text, in this environment.
+    fn key_of(self, text: Key) -> Key {
+        // The multiplier is odd, so no two environments are one. Both factors are keyed hashes.
+        const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        Key(text.0 ^ u128::from(self.0).wrapping_mul(SPREAD))
+    }
+}
+
+/// What is known of a text that a client sent, once it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextRead {
+    key: Key,
+    /// What is known of a long text.
+    long: Option<Judgement>,
+}
 
 /// What follows the name in a Parse message, held once a worker.
 #[derive(Debug)]
@@ -122,7 +141,7 @@ impl Statement {
 
     /// What running the statement certainly leaves, as far as its client loses it with a server.
     pub(crate) fn certainly_left(&self, table: &ParamTable, server: &Params) -> Dirty {
-        if self.text.judged.harmless {
+        if self.text.judged.harmless || self.text.judged.is_long() {
             return Dirty::NONE;
         }
         self.text.kept.get_or_init(|| Kept::of(self.text(), table)).lost_with(server)
@@ -266,7 +285,7 @@ impl Interner {
 
     /// A name of ours that no statement has, and that no client can give to one.
     pub(crate) fn unused_name(&self) -> [u8; NAME_LEN] {
-        name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
+        name_of(self.text_key(b"nobody's"))
     }
 
     /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after this many schema
@@ -292,13 +311,47 @@ impl Interner {
         rest: &[u8],
         environment: ParseEnvironment,
     ) -> Result<Arc<Statement>, NotInterned> {
-        let key = self.key_of(rest, environment);
+        let read = self.read(rest, None);
+        self.intern_read(pool, rest, read, environment)
+    }
+
+    /// What is known of what follows the name in a Parse; `begun`: what is known of its beginning, if it is long.
+    pub(crate) fn read(&self, rest: &[u8], begun: Option<&mut LongText>) -> TextRead {
+        if rest.len() <= LONG_TEXT {
+            return TextRead { key: self.text_key(rest), long: None };
+        }
+        let (key, judgement) = match begun {
+            Some(begun) => begun.finish(rest),
+            None => LongText::new(&self.hash_key).finish(rest),
+        };
+        TextRead { key, long: Some(judgement) }
+    }
+
+    /// The same text in another parse environment.
+    pub(crate) fn intern_again(
+        &mut self,
+        pool: &PoolStatements,
+        known: &Statement,
+        environment: ParseEnvironment,
+    ) -> Result<Arc<Statement>, NotInterned> {
+        self.intern_read(pool, known.rest(), TextRead { key: known.text.key, long: None }, environment)
+    }
+
+    /// The statement of a pool that a client has prepared, whose text was read.
+    pub(crate) fn intern_read(
+        &mut self,
+        pool: &PoolStatements,
+        rest: &[u8],
+        read: TextRead,
+        environment: ParseEnvironment,
+    ) -> Result<Arc<Statement>, NotInterned> {
+        let key = environment.key_of(read.key);
         if let Some(known) = pool.statements.find(key) {
             let same = known.rest() == rest && known.environment == environment;
             return if same { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let share = Charge::share(&pool.account, cost(rest)).map_err(NotInterned::NoRoom)?;
-        let text = self.text(rest)?;
+        let text = self.text(rest, read)?;
         let own = self.make_room(|| Charge::real(&pool.account, ENTRY))?;
         let statement = Arc::new(Statement {
             key,
@@ -318,23 +371,28 @@ impl Interner {
         &mut self,
         pool: &PoolStatements,
         rest: &[u8],
+        read: TextRead,
         environment: ParseEnvironment,
     ) -> Option<Arc<Statement>> {
-        let known = pool.statements.find(self.key_of(rest, environment));
-        if known.is_some() || self.texts.find(self.text_key(rest)).is_none() {
+        let known = pool.statements.find(environment.key_of(read.key));
+        if known.is_some() || self.texts.find(read.key).is_none() {
             return known.filter(|known| known.rest() == rest && known.environment == environment);
         }
-        self.intern(pool, rest, environment).ok()
+        self.intern_read(pool, rest, read, environment).ok()
     }
 
-    fn text(&mut self, rest: &[u8]) -> Result<Arc<Text>, NotInterned> {
-        let key = self.text_key(rest);
+    fn text(&mut self, rest: &[u8], read: TextRead) -> Result<Arc<Text>, NotInterned> {
+        let key = read.key;
         if let Some(known) = self.texts.find(key) {
             return if *known.rest == *rest { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let account = self.account.clone();
         let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
-        let (judged, listed) = (Judged::in_parse(rest), self.texts.clone());
+        let judged = match read.long {
+            Some(judgement) => Judged::of_long(judgement, text_in(rest).len()),
+            None => Judged::in_parse(rest),
+        };
+        let listed = self.texts.clone();
         let text = Arc::new(Text { key, rest: rest.into(), judged, kept: OnceLock::new(), listed, _charge: charge });
         self.texts.insert(key, &text);
         self.recent_bytes += cost(rest);
@@ -362,13 +420,6 @@ impl Interner {
         self.recent_bytes -= cost(&oldest.rest);
         shrink(&mut self.recent, 64);
         true
-    }
-
-    fn key_of(&self, rest: &[u8], environment: ParseEnvironment) -> Key {
-        let mut hasher = SipHasher13::new_with_key(&self.hash_key);
-        hasher.write_u64(environment.0);
-        hasher.write(rest);
-        Key(hasher.finish128().as_u128())
     }
 
     fn text_key(&self, rest: &[u8]) -> Key {

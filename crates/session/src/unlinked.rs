@@ -47,7 +47,8 @@ pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> 
         return false;
     }
     let environment = ctx.parse_environment(client.params());
-    let known = ctx.interner.find(ctx.statements, parse.rest, environment);
+    let read = ctx.interner.read(parse.rest, client.arriving.as_deref_mut());
+    let known = ctx.interner.find(ctx.statements, parse.rest, read, environment);
     let Some(statement) = known.filter(|s| ctx.statements.has_accepted(s.key())) else { return false };
     if make_room(client, ctx, parse.name, parse.rest).is_err() {
         return false;

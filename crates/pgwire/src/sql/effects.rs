@@ -153,6 +153,13 @@ impl Judgement {
         }
     }
 
+    /// What is known of a long text that begins with `prefix` and mentions this.
+    pub fn of_long(prefix: &[u8], mentions: &Mentions) -> Judgement {
+        let found = mentions.found();
+        let harmless = found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
+        Judgement { effects: Effects::NONE.with(found), harmless, drops_all: false, names: false }
+    }
+
     /// What is known of a text of which only the beginning is there. `seen` is what there is of its message's body.
     #[inline]
     pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> Judgement {

@@ -79,10 +79,11 @@ const PIECES: [&str; 70] = [
 /// A function of a text.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 9] = [
+const READERS: [(&str, Reader); 10] = [
     ("head", |text| drop(head(text))),
     ("judgement", |text| _ = Judgement::of(text, &head(text))),
     ("judgement of a prefix", |text| _ = Judgement::of_prefix(&text[..text.len().min(512)], text)),
+    ("judgement of a long text", |text| _ = Judgement::of_long(text, &Mentions::begin(text))),
     ("mentions in pieces", |text| {
         let mut mentions = Mentions::begin(&text[..text.len().min(100)]);
         text.chunks(100).skip(1).for_each(|piece| mentions.feed(piece));

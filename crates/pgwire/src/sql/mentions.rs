@@ -85,6 +85,9 @@ impl Mentions {
 
     /// Adds the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
+        if self.found == Dirty::ALL {
+            return;
+        }
         let (mut seam, mut len) = ([0; 2 * KEPT], usize::from(self.tail_len));
         seam[..len].copy_from_slice(&self.tail[..len]);
         let first = &piece[..piece.len().min(KEPT)];

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_base::PoolMode;
+use weir_pgwire::sql::steps_taken;
 use weir_pgwire::{HEAD, backend};
 
 use super::rig::*;
@@ -101,6 +102,54 @@ fn a_named_parse_of_more_than_16_mib_fails_and_an_unnamed_one_of_more_than_one_s
     }
     assert!(link.client.is_between_messages());
     assert_eq!(link.statements.used(), 0);
+}
+
+#[test]
+fn a_long_text_costs_each_turn_what_arrives_in_it() {
+    const PIECE: usize = 64 << 10;
+    let words = ["x ", "execute ", "'' ", "prepare a as ", "set local a = 1; ", "select set_config('a', 'b', true), "];
+    for unit in words {
+        let mut link = Link::transaction();
+        let text = format!("select 1 -- {}", unit.repeat((2 << 20) / unit.len()));
+        let asked = [parse("s", &text), sync()].concat();
+        for piece in asked.chunks(PIECE) {
+            let before = steps_taken();
+            link.ask(&[piece.to_vec()]);
+            let steps = steps_taken() - before;
+            assert!(steps <= 8 * PIECE as u64, "{unit:?}: {steps} steps");
+        }
+        assert!(link.client.arriving.is_none() && link.client.is_between_messages());
+        link.tell(&[parsed(), ready()]);
+        assert!(link.has("s"));
+        // Another client, which sends all at once, has the same statement.
+        let first = link.client.statement(b"s").map(|statement| statement.key());
+        link.client = Client::new(2, PoolMode::Transaction, link.client.params().clone());
+        link.ask(&[asked]);
+        link.tell(&[ready()]);
+        assert_eq!(link.client.statement(b"s").map(|statement| statement.key()), first);
+    }
+}
+
+#[test]
+fn a_long_text_is_judged_alike_however_it_arrives() {
+    for word in ["x", "create", "advisory_lock", "execute a", "u&\"", "set_config"] {
+        for at in [0, 32_760, 65_530, 98_304, 120_000] {
+            let text = format!("select {} {word} {}", "x".repeat(at), "y ".repeat((130_000 - at) / 2));
+            let judged = |size: usize| {
+                let mut link = Link::transaction();
+                for piece in parse("s", &text).chunks(size) {
+                    link.ask(&[piece.to_vec()]);
+                }
+                link.ask(&[sync()]);
+                link.tell(&[parsed(), ready()]);
+                let judged = link.client.statement(b"s").expect("it was prepared").judged();
+                (judged.effects, judged.harmless)
+            };
+            let whole = judged(1 << 20);
+            assert_eq!(whole.1, word == "x", "{word}");
+            assert!([1000, 32 << 10, 65_536, 100_001].into_iter().all(|size| judged(size) == whole), "{word} at {at}");
+        }
+    }
 }
 
 #[test]
