@@ -94,6 +94,30 @@ pub(crate) enum FollowUp {
     CheckSharedServersEnded,
 }
 
+/// Something rare that a worker is busy with, or several such things. The room that does it has the details, and says
+/// here when it begins and when it ends; so the path of a query asks in one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UnderWay(u8);
+
+impl UnderWay {
+    /// Nothing is read (SUSPEND).
+    pub(crate) const SUSPEND: UnderWay = UnderWay(1);
+    /// A SUSPEND waits for sockets.
+    pub(crate) const FLUSH: UnderWay = UnderWay(1 << 1);
+    /// A command waits for pools or sockets.
+    pub(crate) const WATCH: UnderWay = UnderWay(1 << 2);
+    /// The worker serves what is left before the process exits.
+    pub(crate) const SHUTDOWN: UnderWay = UnderWay(1 << 3);
+    /// What is free goes to another process.
+    pub(crate) const EXPORT: UnderWay = UnderWay(1 << 4);
+    /// Worker 0 searches for an idle server, to close it for another pool.
+    pub(crate) const IDLE_SEARCH: UnderWay = UnderWay(1 << 5);
+    /// Worker 0 knows that a pool is in trouble, and looks at all pools soon.
+    pub(crate) const HEALTH_CHECK: UnderWay = UnderWay(1 << 6);
+    /// A command or a shutdown may wait for pools to become idle.
+    pub(crate) const AWAITS_IDLE: UnderWay = UnderWay(Self::WATCH.0 | Self::SHUTDOWN.0);
+}
+
 /// The purpose of a helper's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
@@ -128,6 +152,7 @@ pub(crate) struct Common {
     timers: Timers,
     follow_ups: VecDeque<FollowUp>,
     jobs: HashMap<u64, Job>,
+    under_way: UnderWay,
 }
 
 impl Common {
@@ -152,6 +177,7 @@ impl Common {
             timers: Timers::default(),
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
+            under_way: UnderWay(0),
         }
     }
 
@@ -262,6 +288,19 @@ impl Common {
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.follow_ups.is_empty()
+    }
+
+    /// Whether the worker is busy with one of these.
+    #[inline]
+    pub(crate) fn is_under_way(&self, any_of: UnderWay) -> bool {
+        self.under_way.0 & any_of.0 != 0
+    }
+
+    /// The worker is busy with this from now on, or not any more. Returns whether that is new.
+    pub(crate) fn set_under_way(&mut self, what: UnderWay, busy: bool) -> bool {
+        let before = self.under_way;
+        self.under_way.0 = if busy { before.0 | what.0 } else { before.0 & !what.0 };
+        self.under_way != before
     }
 
     /// The number of a new job for [`Io::submit_job`], whose purpose is recorded.

@@ -79,10 +79,4 @@ impl Core {
             refusals: RefusalCounts::default(),
         }
     }
-
-    /// Whether a command waits for pools to become idle.
-    #[inline]
-    pub(crate) fn is_watching(&self) -> bool {
-        self.pause.is_watched() || self.shutdown.is_draining()
-    }
 }

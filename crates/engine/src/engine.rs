@@ -16,10 +16,10 @@ use crate::cancel::{forward, request};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::state::Handoff;
 use crate::client_login::{ClientLogin, auth_query, events, greet, tls};
-use crate::common::{Common, FollowUp, Job};
+use crate::common::{Common, FollowUp, Job, UnderWay};
 use crate::conns::Conn;
 use crate::core::Core;
-use crate::handles::{PoolIx, Waiter};
+use crate::handles::Waiter;
 use crate::lending::{borrower, owner, received};
 use crate::link::{full, leave, lost, query, release, timeouts};
 use crate::pause::{commands, hold, watch};
@@ -110,7 +110,7 @@ impl Engine {
         if !self.core.common.is_done() {
             self.work_off(now, io);
         }
-        if self.core.pause.is_flushing() {
+        if self.core.common.is_under_way(UnderWay::FLUSH) {
             commands::check_flushed(&mut self.core, io);
         }
     }
@@ -122,7 +122,7 @@ impl Engine {
 
     #[inline]
     fn bytes<I: Io>(&mut self, now: Time, conn: ConnId, bytes: &[u8], io: &mut I) {
-        if self.core.pause.is_suspended() {
+        if self.core.common.is_under_way(UnderWay::SUSPEND) {
             hold::hold(&mut self.core, conn, io);
         }
         match self.core.conns.take_any(conn) {
@@ -224,7 +224,7 @@ impl Engine {
             match work {
                 FollowUp::Release(server) => release::release(&mut self.core, now, server, io),
                 FollowUp::Feed(client) => self.feed_waiting(now, client, io),
-                FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
+                FollowUp::PollPool(pool) => poll::poll_pool(&mut self.core, now, pool, io),
                 FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
                 FollowUp::NeedAlone { pool, database } => {
                     reconnect::free_everywhere(&mut self.core, now, pool, database, io);
@@ -269,11 +269,6 @@ impl Engine {
             Waiter::Client(client) => greet::granted(core, now, client, server, io),
             Waiter::Borrower(_) => {}
         }
-    }
-
-    fn poll_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        poll::poll_pool(&mut self.core, now, ix, io);
-        self.admin.check_trouble(&mut self.core, ix, io);
     }
 
     /// A client has gone that was logging in, or was an operator.
@@ -537,7 +532,9 @@ impl Engine {
     fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.core.common.timers().due(now) {
             match who {
-                Who::Conn(_) | Who::Pool(_) if self.core.pause.is_suspended() => self.core.pause.defer(when, who),
+                Who::Conn(_) | Who::Pool(_) if self.core.common.is_under_way(UnderWay::SUSPEND) => {
+                    self.core.pause.defer(when, who)
+                }
                 Who::Flush => commands::flush_due(&mut self.core, now, io),
                 Who::Conn(conn) => self.conn_due(now, when, conn, io),
                 Who::Pool(ix) => {

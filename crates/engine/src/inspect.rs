@@ -9,6 +9,7 @@ use weir_pool::lending::BorrowRequest;
 
 use crate::admin::logging_in;
 use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::UnderWay;
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::handles::{PoolIx, Waiter};
@@ -117,10 +118,20 @@ impl<'a> Inspect<'a> {
     /// When an invariant is broken.
     pub fn check(self) {
         assert!(self.engine.core.common.is_done(), "a turn has left work to do");
+        check_under_way(&self.engine.core);
         check_client_counts(&self.engine.core);
         check_links(&self.engine.core);
         open::check_logins(&self.engine.core);
         self.engine.core.pools.indices().into_iter().for_each(|ix| check_pool(&self.engine.core, ix));
+    }
+}
+
+/// Asserts that rooms have said what is under way.
+fn check_under_way(core: &Core) {
+    let shutdown = (UnderWay::SHUTDOWN, core.shutdown.draining().is_some());
+    let search = (UnderWay::IDLE_SEARCH, core.idle_search.is_under_way());
+    for (what, busy) in core.pause.under_way().into_iter().chain([shutdown, search]) {
+        assert_eq!(core.common.is_under_way(what), busy, "{what:?}");
     }
 }
 
@@ -164,6 +175,7 @@ fn check_pipeline(core: &Core, server: &ServerSlot) {
 fn check_pool(core: &Core, ix: PoolIx) {
     let slot = core.pools.get(ix);
     slot.check();
+    assert_eq!(slot.is_plain, slot.seems_plain(), "{}: a change without a poll", slot.name);
     for (conn, ..) in slot.pool.servers() {
         let here = || core.conns.all::<ServerSlot>().any(|s| s.conn == conn && s.pool == ix);
         let known = core.lent.get(&conn).is_some_and(|lent| lent.pool == ix) || here();

@@ -49,14 +49,7 @@ impl<P> Pool<P> {
 
     /// The earliest moment at which a duty is due.
     fn earliest(&self) -> Time {
-        let due = [
-            self.login_ends(),
-            self.wait_ends(),
-            self.notice_due(),
-            self.idle_ends(),
-            self.expiry_check,
-            self.open_due(),
-        ];
+        let due = [self.login_ends(), self.waiting_ends(), self.idle_ends(), self.expiry_check];
         due.into_iter().fold(Time::NEVER, Time::min)
     }
 
@@ -114,6 +107,11 @@ impl<P> Pool<P> {
         };
         let (client, since) = self.pop_oldest()?;
         Some(Effect::Refuse { client, why, waited: now - since })
+    }
+
+    /// When something is due because of the clients that wait: for one of them, or a server is to be opened.
+    pub(crate) fn waiting_ends(&self) -> Time {
+        self.wait_ends().min(self.notice_due()).min(self.open_due())
     }
 
     fn notice_due(&self) -> Time {

@@ -105,8 +105,11 @@ impl<P> Pool<P> {
             self.declined_until = self.declined_until.min(self.declined_pause);
         }
         // All duties depend on the oldest client, and on the oldest without a notice.
-        self.needs_poll |= self.queue.is_empty() || self.queue.unnotified().is_none();
+        let concerns_duties = self.queue.is_empty() || self.queue.unnotified().is_none();
         self.queue.push(client, now);
+        if concerns_duties {
+            self.deadline = self.deadline.min(self.waiting_ends());
+        }
         Acquire::Queued
     }
 

@@ -10,6 +10,7 @@ use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
 use crate::admin::{Admin, console, end, operators, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::UnderWay;
 use crate::core::Core;
 use crate::link::leave;
 use crate::log::log;
@@ -27,7 +28,7 @@ impl Admin {
     /// Why the command is not possible.
     pub(crate) fn worker_command(&self, core: &Core, command: &Command) -> Result<WorkerCommand, CommandError> {
         operators::check_name(core, command.database())?;
-        if matches!(command, Command::Resume(None)) && core.shutdown.is_draining() {
+        if matches!(command, Command::Resume(None)) && core.common.is_under_way(UnderWay::SHUTDOWN) {
             return Err(CommandError::ShuttingDown);
         }
         core.pause.allows(command)?;

@@ -4,7 +4,7 @@ use weir_base::{Span, Time, WorkerId};
 
 use crate::admin::Admin;
 use crate::client::slot::ClientSlot;
-use crate::common::{FollowUp, cx};
+use crate::common::{FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::log::log;
 use crate::pause::commands;
@@ -16,7 +16,7 @@ impl Admin {
     /// A signal requests a shutdown: for `shutdown_delay` only health checks see it, unless one was announced before.
     pub(crate) fn announce_drain<I: Io>(&mut self, core: &mut Core, now: Time, drain: Drain, io: &mut I) {
         let delay = core.common.config().shutdown_delay;
-        if delay == Span::ZERO || core.shutdown.is_under_way() || core.pause.is_suspended() {
+        if delay == Span::ZERO || core.shutdown.is_under_way() || core.common.is_under_way(UnderWay::SUSPEND) {
             return begin_drain(core, now, drain, io);
         }
         let millis = delay.micros() / 1000;
@@ -87,7 +87,7 @@ impl Admin {
 
 /// Begins a shutdown that waits.
 pub(crate) fn begin_drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I) {
-    if core.pause.is_suspended() {
+    if core.common.is_under_way(UnderWay::SUSPEND) {
         // No client or server could finish.
         log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
         return io.exit(0);
@@ -103,7 +103,7 @@ pub(crate) fn begin_drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &
 
 /// A shutdown begins on this worker.
 pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I) {
-    core.shutdown.drain(drain);
+    core.shutdown.drain(&mut core.common, drain);
     if drain == Drain::Servers {
         commands::halt_pools(core, now, None, io);
         if core.conns.all::<ClientSlot>().any(|c| c.state() == "waiting") {

@@ -84,7 +84,7 @@ impl Admin {
             }
             WorkerCommand::WaitClose(name) => return Ok(Outcome::Wait(name, Condition::Closed)),
             WorkerCommand::Forget(id) => {
-                core.pause.unwatch(id);
+                core.pause.unwatch(&mut core.common, id);
                 return Ok(Outcome::NoAnswer);
             }
             // A new configuration concerns all rooms.

@@ -1,6 +1,6 @@
 //! The health of pools: when it is computed without being asked.
 //!
-//! Owns the process's [`HealthWatch`] (worker 0) and whether this worker has reported trouble. Must not compute a
+//! Owns the process's [`HealthWatch`] (worker 0). Must not compute a
 //! state: `weir_admin::Health` does. While all pools are healthy nothing here runs. A worker whose pool has a waiting
 //! client or a failed login reports that to worker 0, which then looks at all pools once a second until all are healthy
 //! again.
@@ -21,31 +21,15 @@ pub(crate) struct PoolsHealth {
     watch: HealthWatch,
     /// The next look; worker 0.
     look_at: Time,
-    /// Trouble was reported to worker 0 since the last look.
-    reported: bool,
 }
 
 impl Default for PoolsHealth {
     fn default() -> Self {
-        PoolsHealth { watch: HealthWatch::default(), look_at: Time::NEVER, reported: false }
+        PoolsHealth { watch: HealthWatch::default(), look_at: Time::NEVER }
     }
 }
 
 impl PoolsHealth {
-    /// A pool may be in trouble: whether worker 0 is to be notified. The log of a `pgbouncer.ini` has no such lines.
-    #[inline]
-    pub(crate) fn must_report(&mut self, config: &Config) -> bool {
-        !self.reported && {
-            self.reported = true;
-            config.format == FileFormat::Toml
-        }
-    }
-
-    /// Worker 0 checks: trouble from now on is reported again.
-    pub(crate) fn looked_at(&mut self) {
-        self.reported = false;
-    }
-
     /// Worker 0: a look is due soon.
     pub(crate) fn look_soon<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         cx.common.arm(Who::Health, cx.now + LOOK_EVERY, &mut self.look_at);

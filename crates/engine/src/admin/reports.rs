@@ -4,7 +4,7 @@ use weir_admin::{DatabaseStats, Report, ServiceState};
 
 use crate::admin::{Admin, logging_in, report, tables};
 use crate::cancel::forward;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::workers::Workers;
 use crate::workers::messages::Drain;
@@ -24,7 +24,7 @@ impl Admin {
             memory: report::memory(core.client_counts, &core.sessions),
             statement_totals: core.sessions.statements.totals(),
             serving: state,
-            draining: core.shutdown.is_draining() || core.shutdown.is_announced(),
+            draining: core.common.is_under_way(UnderWay::SHUTDOWN) || core.shutdown.is_announced(),
             paused: core.pause.paused().clone(),
             disabled: core.pause.disabled().clone(),
             dns: core.hosts.dns.records(core.common.now()),
@@ -54,7 +54,7 @@ impl Admin {
     /// This worker's part of a look at the health of pools. Pools with waiting clients are polled, which
     /// reports their trouble again: otherwise only the first client that waits polls its pool.
     pub(crate) fn health_report(&mut self, core: &mut Core) -> Report {
-        self.health.looked_at();
+        core.common.set_under_way(UnderWay::HEALTH_CHECK, false);
         for ix in core.pools.indices() {
             if core.pools.get(ix).pool.oldest_wait().is_some() {
                 core.common.follow_up(FollowUp::PollPool(ix));

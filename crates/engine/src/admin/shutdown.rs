@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use weir_base::{Span, Time, WorkerId};
 
-use crate::common::Cx;
+use crate::common::{Common, Cx, UnderWay};
 use crate::port::Io;
 use crate::timers::Who;
 use crate::workers::messages::{Drain, Message, Payload, WorkerCommand};
@@ -68,11 +68,6 @@ impl Default for DrainRequest {
 }
 
 impl Shutdown {
-    /// Whether a shutdown is under way.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.is_some()
-    }
-
     /// What this worker waits for.
     pub(crate) fn draining(&self) -> Option<Drain> {
         self.draining
@@ -85,7 +80,7 @@ impl Shutdown {
 
     /// Worker 0: whether a shutdown is announced or has begun.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.is_announced() || self.is_draining()
+        self.is_announced() || self.draining.is_some()
     }
 
     /// Worker 0: what a shutdown that is announced or has begun waits for.
@@ -145,8 +140,9 @@ impl Shutdown {
     }
 
     /// The request has arrived at this worker.
-    pub(crate) fn drain(&mut self, drain: Drain) {
+    pub(crate) fn drain(&mut self, common: &mut Common, drain: Drain) {
         self.draining = Some(drain);
+        common.set_under_way(UnderWay::SHUTDOWN, true);
         self.reported = false;
     }
 

@@ -5,6 +5,7 @@ use weir_base::{Span, Time, WorkerId};
 
 use crate::admin::Admin;
 use crate::admin::broadcasts::Caller;
+use crate::common::UnderWay;
 use crate::core::Core;
 use crate::log::log;
 use crate::port::{Io, Level, Signal};
@@ -18,7 +19,7 @@ impl Admin {
 
     /// Everything is suspended, and no operator is connected to end the SUSPEND. As in PgBouncer, the SUSPEND ends.
     pub(crate) fn resume_deserted<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        if core.pause.is_suspended() {
+        if core.common.is_under_way(UnderWay::SUSPEND) {
             log(Level::Info, format_args!("admin disappeared when suspended, doing RESUME"), io);
             self.resume_all(core, now, io);
         }
@@ -27,7 +28,7 @@ impl Admin {
     /// An operator has disconnected. If everything is suspended, asks the workers whether another operator is
     /// connected.
     pub(crate) fn check_operators<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        if core.pause.is_suspended() {
+        if core.common.is_under_way(UnderWay::SUSPEND) {
             let to_workers = WorkerCommand::Report { counts: false };
             self.broadcast(core, now, Caller::Engine, Command::Show(Show::State), &to_workers, io);
         }
@@ -44,7 +45,7 @@ impl Admin {
 
     fn resume_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         let (text, resumes) = match core.pause.state() {
-            _ if core.shutdown.is_draining() => ("got SIGUSR2 while shutting down, ignoring", false),
+            _ if core.common.is_under_way(UnderWay::SHUTDOWN) => ("got SIGUSR2 while shutting down, ignoring", false),
             ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
             ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
             // The command to pause is on its way to the workers, this one included; this shutdown follows it.

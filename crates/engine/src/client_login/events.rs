@@ -9,7 +9,7 @@ use crate::client_login::secret_query::UserSecret;
 use crate::client_login::state::{Awaits, subject};
 use crate::client_login::step::EntryStep;
 use crate::client_login::{ClientLogin, arrive};
-use crate::common::cx;
+use crate::common::{UnderWay, cx};
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::lines;
@@ -42,7 +42,7 @@ impl ClientLogin {
         let client = table::new(core, now, conn, id, from, phase);
         lines::about_client(core, Level::Debug, &client, format_args!("got connection"), io);
         table::insert(core, client);
-        if core.pause.is_suspended() {
+        if core.common.is_under_way(UnderWay::SUSPEND) {
             hold::hold(core, conn, io);
         }
     }

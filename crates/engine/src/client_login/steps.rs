@@ -16,7 +16,7 @@ use crate::client_login::secret_query::UserSecret;
 use crate::client_login::state::{Awaits, Delayed, Handoff, LoginPhase, subject};
 use crate::client_login::step::EntryStep;
 use crate::client_login::{ClientLogin, greet, login_log, welcome};
-use crate::common::{FollowUp, cx};
+use crate::common::{FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::lending::messages;
 use crate::lending::state::ForwardedCredentials;
@@ -103,7 +103,7 @@ impl ClientLogin {
         if !console && !self.has_room(core, now, &client, io) {
             return leave::refuse(core, now, client, Refusal::TooManyClients, io);
         }
-        if core.shutdown.is_draining() && !console {
+        if core.common.is_under_way(UnderWay::SHUTDOWN) && !console {
             return leave::refuse(core, now, client, Refusal::ShuttingDown, io);
         }
         let at = match core.common.config().pool(&request.database) {

@@ -6,7 +6,7 @@ use weir_pool::{RefuseReason, Release};
 use weir_session::Cause;
 
 use crate::admin::wait_diagnosis;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
@@ -128,7 +128,7 @@ pub(crate) fn cause_received<I: Io>(core: &mut Core, now: Time, pool: &PoolId, w
     let LendingRole::Borrower(borrowing) = &mut core.pools.get_mut(ix).lending else { return };
     borrowing.cause_requested = false;
     // During a SUSPEND no client gets a notice; RESUME asks again.
-    if !core.pause.is_suspended() {
+    if !core.common.is_under_way(UnderWay::SUSPEND) {
         let to_tell = std::mem::take(&mut borrowing.to_tell);
         wait_explained(core, now, ix, &to_tell, why, io);
     }

@@ -6,7 +6,7 @@ use weir_pool::lending::{BorrowRequest, ToBorrower};
 use weir_session::Clean;
 
 use crate::client::table;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::handles::PoolIx;
@@ -82,6 +82,7 @@ pub(crate) fn lend<I: Io>(core: &mut Core, request: BorrowRequest, server: ConnI
     if let Some(lender) = core.pools.get_mut(ix).lending.lender() {
         lender.answered(request, true);
     }
+    core.common.follow_up(FollowUp::PollPool(ix));
     io.detach(server);
 }
 
@@ -144,7 +145,7 @@ pub(crate) fn untie(core: &mut Core, server: &mut ServerSlot) {
 pub(crate) fn add_moved<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
     let conn = server.conn;
     core.conns.put_at(conn, Conn::Server(server));
-    if core.pause.is_suspended() {
+    if core.common.is_under_way(UnderWay::SUSPEND) {
         hold::hold(core, conn, io);
     }
 }

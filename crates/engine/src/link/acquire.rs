@@ -7,7 +7,7 @@ use weir_session::{Refusal, StopReason, param_sync};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
-use crate::common::{Cx, FollowUp, cx};
+use crate::common::{Cx, FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::handles::{PoolIx, Waiter};
 use crate::lending::messages;
@@ -19,6 +19,7 @@ use crate::pools::{PoolSlot, create, refuse};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::timers::Who;
 use crate::workers::messages::Drain;
 
 /// A wait has ended. Waits of a borrower's clients are counted at the borrower.
@@ -111,12 +112,20 @@ pub(crate) fn acquire<I: Io>(
             core.conns.put_server(server);
             Err(StopReason::NeedServer)
         }
-        Acquire::Queued if core.shutdown.draining() == Some(Drain::Servers) => {
+        Acquire::Queued
+            if core.common.is_under_way(UnderWay::SHUTDOWN) && core.shutdown.draining() == Some(Drain::Servers) =>
+        {
             Err(StopReason::refuse(Refusal::ServersShuttingDown))
         }
         Acquire::Queued => {
             if slot.needs_poll() {
-                core.common.follow_up(FollowUp::PollPool(client.pool));
+                let due = slot.pool.next_deadline();
+                if slot.is_plain && due > now && core.common.is_under_way(UnderWay::HEALTH_CHECK) {
+                    // Nothing is due yet, and it is known that clients wait.
+                    core.common.arm(Who::Pool(client.pool), due, slot.armed_mut());
+                } else {
+                    core.common.follow_up(FollowUp::PollPool(client.pool));
+                }
             }
             Err(StopReason::NeedServer)
         }

@@ -11,7 +11,7 @@ use weir_session::{Clean, Refusal, Server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
-use crate::common::{Cx, FollowUp, cx};
+use crate::common::{Cx, FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
@@ -43,7 +43,7 @@ fn returns_to_owner(core: &Core, ix: PoolIx, server: ConnId) -> bool {
     match &slot.lending {
         LendingRole::Owner(_) => false,
         LendingRole::Borrower(borrowing) => {
-            borrowing.borrower.returns(&slot.pool, server) && !core.pause.is_suspended()
+            borrowing.borrower.returns(&slot.pool, server) && !core.common.is_under_way(UnderWay::SUSPEND)
         }
     }
 }
@@ -58,11 +58,13 @@ fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: R
             acquire::link_waiter(core, now, client, server, check, io);
         }
         Release::Idle => {
-            if core.upgrade.is_exporting() {
+            if core.common.is_under_way(UnderWay::EXPORT) {
                 export_later(core, Some(server.conn));
             }
             core.conns.put_server(server);
-            idle::report_idle(core, ix, io);
+            if core.common.is_under_way(UnderWay::IDLE_SEARCH) {
+                idle::report_idle(core, ix, io);
+            }
         }
         Release::Close(reason) => close::disconnect(core, server, reason.text(), io),
     }
@@ -96,7 +98,7 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<
     let answer =
         if server.take_unused() { pool.release_unused(conn, proof, now) } else { pool.release(conn, proof, now) };
     pass_on(core, now, server, answer, io);
-    if core.pools.get(ix).needs_poll() || core.is_watching() {
+    if core.pools.get(ix).needs_poll() || core.common.is_under_way(UnderWay::AWAITS_IDLE) {
         core.common.follow_up(FollowUp::PollPool(ix));
     }
 }
@@ -137,7 +139,7 @@ pub(crate) fn finish_transaction<I: Io>(
     client.into_iter().for_each(|client| core.conns.put_client(client));
     if status == LinkStatus::Free {
         clean_up(core, now, server, io);
-        if core.upgrade.is_exporting() {
+        if core.common.is_under_way(UnderWay::EXPORT) {
             // Behind its server, which it may need at once.
             export_later(core, conn);
         }

@@ -5,7 +5,7 @@ use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::common::{FollowUp, cx};
+use crate::common::{FollowUp, UnderWay, cx};
 use crate::conns::ConnTable;
 use crate::core::Core;
 use crate::lending::messages;
@@ -24,7 +24,7 @@ use crate::workers::send::answer;
 pub(crate) fn halt_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
     for ix in core.pools.named(name) {
         create::apply_pause(core, now, ix);
-        if !core.pause.is_suspended() && core.pools.get(ix).pool.is_paused() {
+        if !core.common.is_under_way(UnderWay::SUSPEND) && core.pools.get(ix).pool.is_paused() {
             messages::recall(core, ix, io);
         }
     }
@@ -32,7 +32,7 @@ pub(crate) fn halt_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>, 
 
 /// PAUSE: no server is handed out, and idle ones are closed.
 pub(crate) fn pause_databases<I: Io>(core: &mut Core, now: Time, name: Option<&str>, io: &mut I) {
-    core.pause.pause(name);
+    core.pause.pause(&mut core.common, name);
     halt_pools(core, now, name, io);
 }
 
@@ -46,11 +46,11 @@ pub(crate) fn resume_databases<I: Io>(
     name: Option<&str>,
     io: &mut I,
 ) -> Result<(), CommandError> {
-    if core.pause.resume(name)? {
+    if core.pause.resume(&mut core.common, name)? {
         wake(core, now, io);
     }
     halt_pools(core, now, name, io);
-    for watch in core.pause.take_lost(name) {
+    for watch in core.pause.take_lost(&mut core.common, name) {
         answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
     }
     Ok(())
@@ -77,7 +77,7 @@ pub(crate) fn kill_databases<I: Io>(core: &mut Core, now: Time, name: Option<&st
 
 /// SUSPEND: reading stops.
 pub(crate) fn suspend<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    core.pause.suspend();
+    core.pause.suspend(&mut core.common);
     halt_pools(core, now, None, io);
     let conns: Vec<ConnId> =
         core.conns.all::<ClientSlot>().map(|c| c.conn).chain(core.conns.all::<ServerSlot>().map(|s| s.conn)).collect();
@@ -111,7 +111,7 @@ fn wake<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 /// An input during a SUSPEND has been handled: the sockets that the SUSPEND waits for may be flushed.
 pub(crate) fn check_flushed<I: Io>(core: &mut Core, io: &mut I) {
     let conns = &core.conns;
-    if core.pause.are_flushed(|conn| is_full(conns, conn)) {
+    if core.pause.are_flushed(&mut core.common, |conn| is_full(conns, conn)) {
         watch::check_watches(core, io);
     }
 }
@@ -136,7 +136,7 @@ pub(crate) fn flush_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
 
 /// A command waits for a condition, which may hold already.
 pub(crate) fn watch<I: Io>(core: &mut Core, command: WaitingCommand, io: &mut I) {
-    core.pause.watch(command);
+    core.pause.watch(&mut core.common, command);
     watch::check_watches(core, io);
 }
 

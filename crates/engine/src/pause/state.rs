@@ -12,7 +12,7 @@ use weir_admin::{Command, CommandError, ServiceState};
 use weir_base::{ConnId, Time};
 use weir_config::Config;
 
-use crate::common::Cx;
+use crate::common::{Common, Cx, UnderWay};
 use crate::pause::waiting_command::{Condition, WaitingCommand};
 use crate::port::Io;
 use crate::timers::Who;
@@ -70,10 +70,20 @@ impl PauseState {
         self.state != ServiceState::Active || !self.paused.is_empty()
     }
 
-    /// Whether nothing is read.
-    #[inline]
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.state == ServiceState::Suspended
+    /// Says what is under way after a change.
+    fn note(&self, common: &mut Common) {
+        for (what, busy) in self.under_way() {
+            common.set_under_way(what, busy);
+        }
+    }
+
+    /// Whether there is a SUSPEND, whether it waits for sockets, and whether commands wait.
+    pub(crate) fn under_way(&self) -> [(UnderWay, bool); 3] {
+        [
+            (UnderWay::SUSPEND, self.state == ServiceState::Suspended),
+            (UnderWay::FLUSH, self.is_flushing()),
+            (UnderWay::WATCH, !self.watches.is_empty()),
+        ]
     }
 
     /// Whether a database refuses new clients.
@@ -115,11 +125,12 @@ impl PauseState {
     }
 
     /// PAUSE of one database, or of all.
-    pub(crate) fn pause(&mut self, name: Option<&str>) {
+    pub(crate) fn pause(&mut self, common: &mut Common, name: Option<&str>) {
         match name {
             Some(name) => drop(self.paused.insert(name.to_owned())),
             None => self.state = ServiceState::Paused,
         }
+        self.note(common);
     }
 
     /// KILL: these databases stay paused.
@@ -131,10 +142,12 @@ impl PauseState {
     ///
     /// # Errors
     /// The named database is not paused.
-    pub(crate) fn resume(&mut self, name: Option<&str>) -> Result<bool, CommandError> {
+    pub(crate) fn resume(&mut self, common: &mut Common, name: Option<&str>) -> Result<bool, CommandError> {
         let Some(name) = name else {
             self.paused.clear();
-            return Ok(std::mem::take(&mut self.state) == ServiceState::Suspended);
+            let before = std::mem::take(&mut self.state);
+            self.note(common);
+            return Ok(before == ServiceState::Suspended);
         };
         if self.paused.remove(name) { Ok(false) } else { Err(CommandError::DatabaseNotPaused(name.to_owned())) }
     }
@@ -159,8 +172,9 @@ impl PauseState {
 /// A SUSPEND.
 impl PauseState {
     /// SUSPEND: reading stops.
-    pub(crate) fn suspend(&mut self) {
+    pub(crate) fn suspend(&mut self, common: &mut Common) {
         self.state = ServiceState::Suspended;
+        self.note(common);
     }
 
     /// Waits until these connections' sockets are flushed, at most `suspend_timeout`.
@@ -169,22 +183,23 @@ impl PauseState {
         suspension.flushing.extend(full);
         suspension.flush_by = cx.now.deadline(cx.common.config().suspend_timeout);
         cx.common.arm(Who::Flush, suspension.flush_by, &mut suspension.armed);
+        self.note(cx.common);
     }
 
     /// Whether a SUSPEND still waits for sockets.
-    #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         !self.suspension.flushing.is_empty()
     }
 
     /// Drops the connections that are flushed. Returns whether none is left.
-    pub(crate) fn are_flushed(&mut self, is_full: impl Fn(ConnId) -> bool) -> bool {
+    pub(crate) fn are_flushed(&mut self, common: &mut Common, is_full: impl Fn(ConnId) -> bool) -> bool {
         while let Some(first) = self.suspension.flushing.first().copied() {
             if is_full(first) {
                 return false;
             }
             self.suspension.flushing.remove(&first);
         }
+        self.note(common);
         true
     }
 
@@ -196,7 +211,9 @@ impl PauseState {
             cx.common.arm(Who::Flush, suspension.flush_by, &mut suspension.armed);
             return None;
         }
-        Some(std::mem::take(&mut suspension.flushing))
+        let late = std::mem::take(&mut suspension.flushing);
+        self.note(cx.common);
+        Some(late)
     }
 
     /// Defers a deadline until RESUME.
@@ -211,41 +228,40 @@ impl PauseState {
         for (when, who) in std::mem::take(&mut self.suspension.deferred) {
             cx.common.timers().put_back(when, who);
         }
+        self.note(cx.common);
     }
 }
 
 /// Commands that wait here.
 impl PauseState {
-    /// Whether a command waits here.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        !self.watches.is_empty()
-    }
-
     /// Adds a waiting command.
-    pub(crate) fn watch(&mut self, watch: WaitingCommand) {
+    pub(crate) fn watch(&mut self, common: &mut Common, watch: WaitingCommand) {
         self.watches.push(watch);
+        self.note(common);
     }
 
     /// Removes a waiting command that was withdrawn.
-    pub(crate) fn unwatch(&mut self, id: u64) {
+    pub(crate) fn unwatch(&mut self, common: &mut Common, id: u64) {
         self.watches.retain(|watch| watch.id != id);
+        self.note(common);
     }
 
     /// Removes the commands whose condition holds.
     pub(crate) fn take_finished(
         &mut self,
+        common: &mut Common,
         is_over: impl Fn(&PauseState, &WaitingCommand) -> bool,
     ) -> Vec<WaitingCommand> {
         let watches = std::mem::take(&mut self.watches);
         let (over, waiting) = watches.into_iter().partition(|watch| is_over(self, watch));
         self.watches = waiting;
+        self.note(common);
         over
     }
 
     /// Removes the commands whose condition can't hold any more, because of a RESUME.
-    pub(crate) fn take_lost(&mut self, resumed: Option<&str>) -> Vec<WaitingCommand> {
-        self.take_finished(|_, watch| match watch.until {
+    pub(crate) fn take_lost(&mut self, common: &mut Common, resumed: Option<&str>) -> Vec<WaitingCommand> {
+        self.take_finished(common, |_, watch| match watch.until {
             Condition::Flushed => resumed.is_none(),
             Condition::Quiet => resumed.is_none_or(|name| watch.name.as_deref() == Some(name)),
             Condition::Closed => false,

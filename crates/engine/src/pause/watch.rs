@@ -4,6 +4,7 @@ use weir_base::WorkerId;
 
 use crate::admin::report::is_outdated;
 use crate::client::slot::ClientSlot;
+use crate::common::UnderWay;
 use crate::core::Core;
 use crate::pause::waiting_command::{Condition, WaitingCommand};
 use crate::port::Io;
@@ -26,9 +27,9 @@ pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
 /// Something may have become idle: answers the commands that wait for it, and ends a shutdown that waits for
 /// nothing more.
 pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
-    if core.pause.is_watched() {
+    if core.common.is_under_way(UnderWay::WATCH) {
         let (conns, pools) = (&core.conns, &core.pools);
-        let over = core.pause.take_finished(|halt, watch| {
+        let over = core.pause.take_finished(&mut core.common, |halt, watch| {
             let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
             match watch.until {
                 Condition::Quiet => named.all(|pool| pool.is_quiescent()),

@@ -56,6 +56,9 @@ pub(crate) struct PoolSlot {
     pub(crate) pool: Pool<Clean>,
     /// The pool's earliest timer.
     pub(crate) armed: Time,
+    /// Whether the pool needs work at its own deadlines only: what [`PoolSlot::seems_plain`] says, as of the last poll.
+    /// A pool is polled after each change of that.
+    pub(crate) is_plain: bool,
     /// The pool's counters.
     pub(crate) counts: PoolCounts,
     /// The login messages for clients, from a server's reported parameters.
@@ -253,6 +256,7 @@ impl PoolSlot {
             config,
             pool,
             armed: Time::NEVER,
+            is_plain: false,
             counts: PoolCounts::new(now),
             welcome: None,
             confirmed_at: Time::from_micros(0),
@@ -273,13 +277,21 @@ impl PoolSlot {
         }
     }
 
-    /// Whether the pool may need work now that a server was released or linked. A pool that has clients, and nothing to
-    /// do with other workers or limits, needs work only at its own deadline.
+    /// Whether the pool may need work now that a server was released or linked, or that a client waits.
     #[inline(always)]
     pub(crate) fn needs_poll(&self) -> bool {
+        !self.is_plain || self.pool.next_deadline() < self.armed
+    }
+
+    /// Whether the pool has clients, and nothing to do with other workers, limits or logins.
+    pub(crate) fn seems_plain(&self) -> bool {
         let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
-        let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
-        !plain || self.pool.next_deadline() < self.armed
+        alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle()
+    }
+
+    /// The pool was polled.
+    pub(crate) fn polled(&mut self) {
+        self.is_plain = self.seems_plain();
     }
 
     /// Whether no server is left that the login messages for clients are from, so that a client waits for a new one, as

@@ -1,10 +1,11 @@
 //! A pool is polled until it wants nothing.
 
-use weir_base::{ConnId, Span, Time};
+use weir_base::{ConnId, Span, Time, WorkerId};
+use weir_config::FileFormat;
 use weir_pool::{Effect, RefuseReason};
 
 use crate::client_login::auth_query;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::{PoolIx, Waiter};
 use crate::lending::state::ToInform;
@@ -16,6 +17,7 @@ use crate::pools::refuse;
 use crate::port::{Io, Level};
 use crate::server::{open, permits};
 use crate::timers::Who;
+use crate::workers::messages::{Message, Payload};
 
 /// The SQLSTATE of a server without such a database.
 const NO_SUCH_DATABASE: &str = "3D000";
@@ -112,10 +114,30 @@ pub(crate) fn poll_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut 
     if core.pools.find_mut(ix).is_none() {
         return;
     }
-    if core.pause.is_suspended() {
+    if core.common.is_under_way(UnderWay::SUSPEND) {
         // RESUME polls it again.
-        return messages::report_closed(core, ix, io);
+        messages::report_closed(core, ix, io);
+    } else {
+        settle(core, now, ix, io);
     }
+    if let Some(slot) = core.pools.find_mut(ix) {
+        slot.polled();
+        report_trouble(core, ix, io);
+    }
+}
+
+/// A pool has changed: if it is in trouble, worker 0 receives a message, once until its next look. The log of a
+/// `pgbouncer.ini` has no lines about that.
+fn report_trouble<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    let slot = core.pools.get(ix);
+    let trouble = slot.pool.oldest_wait().is_some() || slot.failures.last().is_some();
+    let reports = trouble && core.common.set_under_way(UnderWay::HEALTH_CHECK, true);
+    if reports && core.common.config().format == FileFormat::Toml {
+        io.post(WorkerId(0), Message(Payload::Trouble), None);
+    }
+}
+
+fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     poll(core, now, ix, io);
     let again = received::settle(core, now, ix, io);
     poll(core, now, ix, io);
@@ -134,7 +156,7 @@ pub(crate) fn poll_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut 
         core.pools.remove(ix);
         core.common.follow_up(FollowUp::PollPool(ix));
     }
-    if core.is_watching() {
+    if core.common.is_under_way(UnderWay::AWAITS_IDLE) {
         watch::check_watches(core, io);
     }
 }

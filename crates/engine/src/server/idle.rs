@@ -8,20 +8,13 @@ use crate::port::Io;
 use crate::workers::quota::{Key, PoolId, QuotaRequest};
 use crate::workers::send::request;
 
+/// A server of a pool has become idle: reports it to worker 0, which searches for one.
 #[cold]
-fn report_idle_now<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+pub(crate) fn report_idle<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get(ix);
     let Some(since) = slot.pool.longest_idle() else { return };
     for key in core.idle_search.report(&slot.name, &slot.user) {
         request(QuotaRequest::Idle { key, round: None, longest: Some((since, slot.id())) }, io);
-    }
-}
-
-/// A server of a pool has become idle: reports it to worker 0 if that searches for one.
-#[inline]
-pub(crate) fn report_idle<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
-    if !core.idle_search.is_empty() {
-        report_idle_now(core, ix, io);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use weir_base::{Span, Time};
 
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
@@ -24,10 +24,10 @@ pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: 
         }
         QuotaReply::FindIdle { key, round } => {
             let longest = idle::longest_idle(core, &key);
-            core.idle_search.begin(key.clone());
+            core.idle_search.begin(&mut core.common, key.clone());
             request(QuotaRequest::Idle { key, round: Some(round), longest }, io);
         }
-        QuotaReply::StopFinding { key } => core.idle_search.end(&key),
+        QuotaReply::StopFinding { key } => core.idle_search.end(&mut core.common, &key),
         QuotaReply::Evict { pool, key, .. } => {
             core.idle_search.begin_again(&key);
             let ix = core.pools.find(&pool.database, &pool.user);
@@ -42,7 +42,7 @@ pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: 
 /// The pool needs to open a server: now, or when its request is granted.
 pub(crate) fn may_open<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get_mut(ix);
-    if core.upgrade.is_exporting() && slot.pool.oldest_wait().is_none() {
+    if core.common.is_under_way(UnderWay::EXPORT) && slot.pool.oldest_wait().is_none() {
         // Servers without a waiting client are opened by the process that takes over.
         return slot.pool.open_declined(now + FILL_RETRY, now);
     }

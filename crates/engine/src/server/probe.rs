@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use weir_base::{ConnId, Target, Time};
 use weir_pool::ServerState as InPool;
 
+use crate::common::UnderWay;
 use crate::conns::{Conn, ConnTable};
 use crate::core::Core;
 use crate::pools::Pools;
@@ -21,7 +22,7 @@ fn close_probe<I: Io>(core: &mut Core, probe: ConnId, io: &mut I) {
 
 /// Somebody looks at the health of pools. Walks over all servers.
 pub(crate) fn look_for_unresponsive<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    if core.pause.is_suspended() {
+    if core.common.is_under_way(UnderWay::SUSPEND) {
         return;
     }
     let mut signs = signs(&core.pools, &core.conns);

@@ -14,7 +14,7 @@ use weir_session::{Refusal, frozen, frozen_server};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::client_login::state::Handoff;
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::lending::messages;
@@ -185,7 +185,7 @@ fn export_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>,
 
 /// A connection leaves, if it is free.
 pub(crate) fn export<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
-    if !core.upgrade.is_exporting() {
+    if !core.common.is_under_way(UnderWay::EXPORT) {
         return;
     }
     match core.conns.take_any(conn) {
@@ -211,18 +211,18 @@ pub(crate) fn step<I: Io>(core: &mut Core, now: Time, step: UpgradeStep, io: &mu
     match step {
         UpgradeStep::Prepare => io.upgrade_prepared(may_export(core)),
         UpgradeStep::Export => {
-            if core.upgrade.begin(now) {
+            if core.upgrade.begin(&mut core.common) {
                 export_pools(core, io);
             }
             export_all(core, now, io);
             report_held(core, io);
-            if core.upgrade.is_over(now, core.common.config().upgrade_timeout) {
+            if core.upgrade.is_over(&core.common) {
                 refuse_rest(core, now, io);
             }
             io.exports_left(left_to_export(core));
         }
         UpgradeStep::Abort => {
-            core.upgrade.end();
+            core.common.set_under_way(UnderWay::EXPORT, false);
             core.upgrade.held.forget_reports();
             for ix in core.pools.indices() {
                 core.pools.get_mut(ix).pool.keep_no_more();

@@ -13,7 +13,7 @@ use crate::cancel::key::CancelSecret;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::client_login::reported::{Reported, Welcome};
-use crate::common::FollowUp;
+use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
@@ -78,7 +78,7 @@ fn import_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) 
         // Only a server that has logged in reports something.
         slot.failures.succeed();
     }
-    if core.upgrade.is_exporting() {
+    if core.common.is_under_way(UnderWay::EXPORT) {
         // The next process needs it before the pool's servers, which may not have come yet.
         export::export_pool(core.pools.get(ix), io);
     }
@@ -110,7 +110,7 @@ fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: Co
         io.post(WorkerId(0), Message(Payload::ServerCame(database)), None);
     }
     let answer = core.pools.get_mut(ix).pool.borrowed(conn, ages, proof, now);
-    if core.pause.is_suspended() {
+    if core.common.is_under_way(UnderWay::SUSPEND) {
         hold::hold(core, conn, io);
     }
     release::passed_on(core, now, ix, conn, answer, io);
@@ -137,7 +137,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
         Ok(session) => {
             client.enter(ClientPhase::Ready(session));
             client_counts::count_imported(core, &mut client, io);
-            if core.upgrade.is_exporting() {
+            if core.common.is_under_way(UnderWay::EXPORT) {
                 release::export_later(core, Some(conn));
             }
             // The other process's turn may have begun later than this one.
@@ -147,7 +147,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
                 client.pause(Reason::Waits, io);
             }
             table::insert(core, client);
-            if core.pause.is_suspended() {
+            if core.common.is_under_way(UnderWay::SUSPEND) {
                 hold::hold(core, conn, io);
             }
             if moved.waits_with.is_some() {

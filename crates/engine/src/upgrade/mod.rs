@@ -13,15 +13,15 @@ pub(crate) mod moved;
 
 use std::collections::HashMap;
 
-use weir_base::{ConnId, Span, Time};
+use weir_base::{ConnId, Time};
 
 use crate::cancel::moved_keys::MovedKeys;
+use crate::common::{Common, UnderWay};
 use crate::upgrade::held::Held;
 
 /// What a worker keeps of a take-over.
 #[derive(Default)]
 pub(crate) struct UpgradeState {
-    exporting: bool,
     /// Since when this process gives.
     since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
@@ -32,29 +32,19 @@ pub(crate) struct UpgradeState {
 }
 
 impl UpgradeState {
-    /// Whether what is free goes to another process.
-    #[inline]
-    pub(crate) fn is_exporting(&self) -> bool {
-        self.exporting
-    }
-
     /// From now on, what is free goes to another process. Returns whether that is new.
-    pub(crate) fn begin(&mut self, now: Time) -> bool {
-        let is_new = !std::mem::replace(&mut self.exporting, true);
+    pub(crate) fn begin(&mut self, common: &mut Common) -> bool {
+        let is_new = common.set_under_way(UnderWay::EXPORT, true);
         if is_new {
-            self.since = now;
+            self.since = common.now();
         }
         is_new
     }
 
     /// Whether this process has been giving for longer than `timeout`.
-    pub(crate) fn is_over(&self, now: Time, timeout: Span) -> bool {
-        self.exporting && now >= self.since.deadline(timeout)
-    }
-
-    /// The other process is gone.
-    pub(crate) fn end(&mut self) {
-        self.exporting = false;
+    pub(crate) fn is_over(&self, common: &Common) -> bool {
+        let timeout = common.config().upgrade_timeout;
+        common.is_under_way(UnderWay::EXPORT) && common.now() >= self.since.deadline(timeout)
     }
 
     /// A connection leaves when its socket is free.

@@ -3,6 +3,7 @@
 use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
+use crate::common::UnderWay;
 use crate::core::Core;
 use crate::link::leave;
 use crate::port::Io;
@@ -30,7 +31,7 @@ pub(crate) fn close_servers_of<I: Io>(core: &mut Core, now: Time, database: &str
     let pools = core.pools.named(Some(database));
     let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool));
     let found: Vec<(ConnId, Option<ConnId>)> = servers().map(|s| (s.conn, s.link)).collect();
-    let (why, refusal) = match core.shutdown.is_draining() {
+    let (why, refusal) = match core.common.is_under_way(UnderWay::SHUTDOWN) {
         true => ("server shutting down", Refusal::ServersShuttingDown),
         false => ("the cluster's lease has ended", Refusal::ServerLost),
     };

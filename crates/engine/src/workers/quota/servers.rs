@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use weir_base::Time;
 
+use crate::common::{Common, UnderWay};
+
 use super::{IfFull, Key, PoolId, QuotaRequest, Resource};
 
 /// A pool's requests.
@@ -100,14 +102,10 @@ pub(crate) struct IdleSearch {
 }
 
 impl IdleSearch {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.reported.is_empty()
-    }
-
     /// Worker 0 requests the idle servers of a key.
-    pub(crate) fn begin(&mut self, key: Key) {
+    pub(crate) fn begin(&mut self, common: &mut Common, key: Key) {
         self.reported.insert(key, false);
+        common.set_under_way(UnderWay::IDLE_SEARCH, true);
     }
 
     /// The reported server is being closed: the next idle one must be reported as well.
@@ -117,8 +115,15 @@ impl IdleSearch {
         }
     }
 
-    pub(crate) fn end(&mut self, key: &Key) {
+    /// Worker 0 has found what it needs under this key.
+    pub(crate) fn end(&mut self, common: &mut Common, key: &Key) {
         self.reported.remove(key);
+        common.set_under_way(UnderWay::IDLE_SEARCH, self.is_under_way());
+    }
+
+    /// Whether there is a key under which worker 0 searches.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.reported.is_empty()
     }
 
     /// The keys under which an idle server of a pool must be reported now.
