@@ -30,12 +30,7 @@ pub(crate) struct Cx<'a, I> {
     pub(crate) sessions: &'a mut Sessions,
 }
 
-impl<'a, I: Io> Cx<'a, I> {
-    #[inline]
-    pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
-        Cx { now, io, common, sessions }
-    }
-
+impl<I: Io> Cx<'_, I> {
     /// Sends a message to all other workers.
     pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
         let own = self.common.worker();
@@ -47,7 +42,12 @@ impl<'a, I: Io> Cx<'a, I> {
 /// An engine's [`Cx`], for a call of one of its parts.
 macro_rules! cx {
     ($engine:ident, $now:expr, $io:expr) => {
-        &mut $crate::common::Cx::new($now, &mut *$io, &mut $engine.common, &mut $engine.sessions)
+        &mut $crate::common::Cx {
+            now: $now,
+            io: &mut *$io,
+            common: &mut $engine.common,
+            sessions: &mut $engine.sessions,
+        }
     };
 }
 pub(crate) use cx;

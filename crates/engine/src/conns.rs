@@ -34,7 +34,7 @@ pub(crate) enum Conn {
 pub(crate) trait Kind: Sized + 'static {
     fn of(conn: &Conn) -> Option<&Self>;
     fn of_mut(conn: &mut Conn) -> Option<&mut Self>;
-    fn own(conn: Conn) -> Option<Box<Self>>;
+    fn take(conn: &mut Conn) -> Option<Box<Self>>;
 }
 
 /// Makes a type the content of a variant of [`Conn`].
@@ -52,8 +52,11 @@ macro_rules! kind {
             }
 
             #[inline]
-            fn own(conn: Conn) -> Option<Box<Self>> {
-                if let Conn::$variant(slot) = conn { Some(slot) } else { None }
+            fn take(conn: &mut Conn) -> Option<Box<Self>> {
+                if !matches!(conn, Conn::$variant(_)) {
+                    return None;
+                }
+                if let Conn::$variant(slot) = std::mem::take(conn) { Some(slot) } else { None }
             }
         }
 
@@ -84,8 +87,8 @@ pub(crate) struct ConnTable {
 }
 
 impl ConnTable {
-    /// Counts a visited slot.
-    #[inline]
+    /// Counts a visited slot, for tests.
+    #[inline(always)]
     fn look(&self) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
@@ -109,13 +112,13 @@ impl ConnTable {
     /// Puts a client back, or adds a new one.
     #[inline]
     pub(crate) fn put_client(&mut self, client: Box<ClientSlot>) {
-        self.put_back(client.conn, client.into());
+        self.put_back(client.conn, Conn::Client(client));
     }
 
     /// Puts a server back, or adds a new one.
     #[inline]
     pub(crate) fn put_server(&mut self, server: Box<ServerSlot>) {
-        self.put_back(server.conn, server.into());
+        self.put_back(server.conn, Conn::Server(server));
     }
 
     #[inline]
@@ -144,9 +147,7 @@ impl ConnTable {
     pub(crate) fn take<K: Kind>(&mut self, handle: ConnId) -> Option<Box<K>> {
         self.look();
         match self.slots.get_mut(handle.slot as usize) {
-            Some((generation, conn)) if *generation == handle.generation && K::of(conn).is_some() => {
-                K::own(std::mem::take(conn))
-            }
+            Some((generation, conn)) if *generation == handle.generation => K::take(conn),
             _ => None,
         }
     }

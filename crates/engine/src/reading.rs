@@ -58,17 +58,19 @@ impl Reading {
         self.reasons & self.stopping != 0
     }
 
-    /// Adds a reason. Returns whether that is a change.
+    /// Adds a reason. Returns whether that is a change, and whether reading stops with it.
     #[inline]
-    pub(crate) fn add(&mut self, reason: Reason) -> bool {
-        let before = self.reasons;
+    pub(crate) fn add(&mut self, reason: Reason) -> (bool, bool) {
+        let before = *self;
         self.reasons |= reason as u8;
-        self.reasons != before
+        (self.reasons != before.reasons, self.is_paused() && !before.is_paused())
     }
 
-    /// Removes a reason, which there is.
+    /// Removes a reason. Returns whether that is a change, and whether reading continues with it.
     #[inline]
-    pub(crate) fn remove(&mut self, reason: Reason) {
+    pub(crate) fn remove(&mut self, reason: Reason) -> (bool, bool) {
+        let before = *self;
         self.reasons &= !(reason as u8);
+        (self.reasons != before.reasons, before.is_paused() && !self.is_paused())
     }
 }

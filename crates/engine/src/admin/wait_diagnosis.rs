@@ -15,7 +15,7 @@ use weir_session::{Cause, Refusal};
 
 use crate::client::slot::ClientSlot;
 use crate::conns::ConnTable;
-use crate::link::holding::Holding;
+use crate::link::link_clock::Holding;
 use crate::log::log;
 use crate::pools::{PoolSlot, wait_limit};
 use crate::port::{Io, Level};

@@ -46,7 +46,7 @@ pub(crate) fn ready<I: Io>(
     };
     slot.counts.counters.logins += 1;
     slot.counts.stats.client_login_count += 1;
-    client.enter(ClientPhase::Ready(Client::logged_in(client.id, slot.mode(), start.params, start.asked)));
+    client.enter(ClientPhase::Ready(Client::logged_in(client.id, slot.config.mode, start.params, start.asked)));
     client.acts(now);
     client.resume(Reason::Waits, io);
     table::insert_ready(core, client);

@@ -262,7 +262,7 @@ impl ClientLogin {
             Acquire::Granted { server, check } => {
                 let conn = client.conn;
                 table::insert_waiting(core, client, io);
-                acquire::grant(core, now, conn, server, check, io);
+                acquire::grant(core, now, (conn, None), server, check, io);
             }
             Acquire::Queued => table::insert_waiting(core, client, io),
             Acquire::Refused(why) => {

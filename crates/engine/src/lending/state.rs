@@ -143,12 +143,6 @@ impl LendingRole {
         }
     }
 
-    /// Whether a client of another worker waits for a server, as far as this borrower knows.
-    #[inline]
-    pub(crate) fn is_wanted_elsewhere(&self) -> bool {
-        matches!(self, LendingRole::Borrower(borrowing) if borrowing.borrower.is_wanted_elsewhere())
-    }
-
     /// Whether nothing is lent or borrowed.
     pub(crate) fn is_vacant(&self) -> bool {
         match self {

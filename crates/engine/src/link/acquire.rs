@@ -9,7 +9,7 @@ use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::common::{Cx, FollowUp, UnderWay, cx};
 use crate::core::Core;
-use crate::handles::{PoolIx, Waiter};
+use crate::handles::Waiter;
 use crate::lending::messages;
 use crate::link::deadlines::watch_own_query;
 use crate::link::leave;
@@ -22,25 +22,22 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 use crate::workers::messages::Drain;
 
-/// A wait has ended. Waits of a borrower's clients are counted at the borrower.
-#[inline]
-pub(crate) fn count_wait(core: &mut Core, ix: PoolIx, waiter: ConnId, waited: Span) {
-    if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
-        core.pools.get_mut(ix).counts.waited(waited);
-    }
-}
-
-/// Links a server to a waiter.
+/// Links a server to a waiter. `waited`: how long it has waited, if it had to.
 pub(crate) fn link_waiter<I: Io>(
     core: &mut Core,
     now: Time,
-    waiter: ConnId,
+    (waiter, waited): (ConnId, Option<Span>),
     mut server: Box<ServerSlot>,
     check: bool,
     io: &mut I,
 ) {
     let conn = server.conn;
-    let client = match Waiter::of(waiter) {
+    let waiter_is = Waiter::of(waiter);
+    // Waits of a borrower's clients are counted at the borrower.
+    if let Some(waited) = waited.filter(|_| !matches!(waiter_is, Waiter::Borrower(_))) {
+        core.pools.get_mut(server.pool).counts.waited(waited);
+    }
+    let client = match waiter_is {
         Waiter::Client(client) => core.conns.take::<ClientSlot>(client),
         Waiter::AuthQuery(_) => {
             core.conns.put_server(server);
@@ -66,7 +63,14 @@ pub(crate) fn link_waiter<I: Io>(
 }
 
 /// A pool gives a server to a waiter, by their handles.
-pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: ConnId, server: ConnId, check: bool, io: &mut I) {
+pub(crate) fn grant<I: Io>(
+    core: &mut Core,
+    now: Time,
+    waiter: (ConnId, Option<Span>),
+    server: ConnId,
+    check: bool,
+    io: &mut I,
+) {
     if let Some(server) = core.conns.take::<ServerSlot>(server) {
         link_waiter(core, now, waiter, server, check, io);
     }
@@ -76,7 +80,7 @@ pub(crate) fn grant<I: Io>(core: &mut Core, now: Time, waiter: ConnId, server: C
 /// another process.
 pub(crate) fn requeue<I: Io>(core: &mut Core, now: Time, ix: u32, client: ConnId, since: Time, io: &mut I) {
     match core.pools.get_mut(ix).pool.requeue(client, since, now) {
-        Acquire::Granted { server, check } => grant(core, now, client, server, check, io),
+        Acquire::Granted { server, check } => grant(core, now, (client, None), server, check, io),
         Acquire::Queued => core.common.follow_up(FollowUp::PollPool(ix)),
         Acquire::Refused(why) => {
             let refusal = refuse::refusal(core, ix, why);
@@ -144,9 +148,7 @@ fn link<I: Io>(
 ) -> bool {
     slot.counts.stats.server_assignment_count += 1;
     client.linked(server.conn);
-    server.linked(client.conn);
-    server.clock_mut().linked(cx.now);
-    server.is_in_use();
+    server.serves(client.conn, cx.now);
     if cx.io.logs(Level::Noise) {
         let text = format_args!("linking client to S-{:#x}", server.id);
         log_client(Level::Noise, cx.common.config(), client, &slot.name, text, cx.io);

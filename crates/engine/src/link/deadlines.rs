@@ -9,7 +9,7 @@ use weir_session::Refusal;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{Common, Cx};
 use crate::conns::ConnTable;
-use crate::link::holding::{LinkState, is_timed};
+use crate::link::link_clock::{LinkState, is_timed};
 use crate::pools::{PoolSlot, Pools};
 use crate::port::Io;
 use crate::reading::Reason;

@@ -6,14 +6,13 @@
 //! - `leave`: a client leaves or is refused. `lost`: a server is lost. `full`: sockets that are full. `timeouts`: a
 //!   client or a server has taken too long.
 //! - `wire`: the port as a link sees it. `stream`: links whose bytes are forwarded unchanged.
-//! - `holding`: how long a client holds its server. `link_clock`: when things happened on a link. `deadlines`: until
-//!   when a client or server must have acted.
+//! - `link_clock`: when things happened on a link, and how long its client holds the server. `deadlines`: until when a
+//!   client or server must have acted.
 //! - `statements`: what is counted of each statement. `lost_state`: session state that clients lost.
 
 pub(crate) mod acquire;
 pub(crate) mod deadlines;
 pub(crate) mod full;
-pub(crate) mod holding;
 pub(crate) mod leave;
 pub(crate) mod link_clock;
 pub(crate) mod lost;

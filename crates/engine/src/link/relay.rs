@@ -37,7 +37,7 @@ pub(crate) fn feed_client<I: Io>(
     let ahead = allowed_ahead(slot, server.as_deref());
     cx.sessions.statements.enter(cx.now, client.pool, &slot.name, &slot.user);
     let (conn, link) = (client.conn, client.link.unwrap_or(ConnId::NONE));
-    let ClientPhase::Ready(session) = client.phase_mut() else {
+    let Some(session) = client.ready() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
         return from_client::ClientOutcome { used: 0, stop };
     };
@@ -94,7 +94,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
-    if slot.mode() == PoolMode::Session {
+    if slot.config.mode == PoolMode::Session {
         return u32::MAX;
     }
     let wanted = server.marked_for_close || slot.is_wanted();

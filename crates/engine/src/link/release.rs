@@ -36,26 +36,13 @@ pub(crate) fn export_later(core: &mut Core, conn: Option<ConnId>) {
     conn.into_iter().for_each(|conn| core.common.follow_up(FollowUp::Export(conn)));
 }
 
-/// Whether a clean server is returned to the owner instead of given to the next client here.
-#[inline]
-fn returns_to_owner(core: &Core, ix: PoolIx, server: ConnId) -> bool {
-    let slot = core.pools.get(ix);
-    match &slot.lending {
-        LendingRole::Owner(_) => false,
-        LendingRole::Borrower(borrowing) => {
-            borrowing.borrower.returns(&slot.pool, server) && !core.common.is_under_way(UnderWay::SUSPEND)
-        }
-    }
-}
-
 /// Carries out what a pool has decided about a clean server.
 #[inline(always)]
 fn pass_on<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
     let ix = server.pool;
     match answer {
         Release::Next { client, waited, check } => {
-            acquire::count_wait(core, ix, client, waited);
-            acquire::link_waiter(core, now, client, server, check, io);
+            acquire::link_waiter(core, now, (client, Some(waited)), server, check, io);
         }
         Release::Idle => {
             if core.common.is_under_way(UnderWay::EXPORT) {
@@ -82,17 +69,18 @@ pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: C
 #[inline(always)]
 pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
-    let mut slot = core.pools.get_mut(ix);
+    let slot = core.pools.get_mut(ix);
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
         Err(why) => return close::close_slot(core, now, server, why, io),
     };
-    if slot.lending.is_borrower() {
-        if returns_to_owner(core, ix, conn) {
-            core.conns.put_server(server);
-            return messages::return_server(core, conn, io);
-        }
-        slot = core.pools.get_mut(ix);
+    if let LendingRole::Borrower(borrowing) = &slot.lending
+        && borrowing.borrower.returns(&slot.pool, conn)
+        && !core.common.is_under_way(UnderWay::SUSPEND)
+    {
+        // It is not for the next client here.
+        core.conns.put_server(server);
+        return messages::return_server(core, conn, io);
     }
     let pool = &mut slot.pool;
     let answer =

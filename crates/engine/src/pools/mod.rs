@@ -15,7 +15,7 @@ pub(crate) mod refuse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::{ConnId, PoolMode, Span, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, ServerState, Settings};
@@ -232,7 +232,8 @@ impl PoolSlot {
     /// worker.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
+        let elsewhere = || matches!(&self.lending, LendingRole::Borrower(it) if it.borrower.is_wanted_elsewhere());
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || elsewhere()
     }
 
     /// The pool's id for other workers.
@@ -370,11 +371,6 @@ impl PoolSlot {
     pub(crate) fn login_succeeded(&mut self) {
         self.failures.succeed();
         self.hosts.succeeded();
-    }
-
-    #[inline]
-    pub(crate) fn mode(&self) -> PoolMode {
-        self.config.mode
     }
 
     /// Whether the pool is unused.

@@ -97,8 +97,7 @@ fn effect<I: Io>(core: &mut Core, now: Time, ix: PoolIx, effect: Effect, io: &mu
         Effect::Refuse { client, why, waited } => refuse_waiting(core, now, ix, client, why, waited, io),
         Effect::Notice { client, .. } => refuse::notify_waiting(core, now, ix, client, io),
         Effect::Grant { client, server, waited, check } => {
-            acquire::count_wait(core, ix, client, waited);
-            acquire::grant(core, now, client, server, check, io);
+            acquire::grant(core, now, (client, Some(waited)), server, check, io);
         }
     }
 }

@@ -176,7 +176,7 @@ impl ServerSlot {
 impl ServerSlot {
     /// Why the server is not read from, to be changed.
     #[inline]
-    pub(super) fn reading_mut(&mut self) -> &mut Reading {
+    pub(crate) fn reading_mut(&mut self) -> &mut Reading {
         &mut self.row.reading
     }
 
@@ -202,10 +202,12 @@ impl ServerSlot {
         self.row.link.take()
     }
 
-    /// A client sends queries to this server.
+    /// The server has this client, which sends queries to it.
     #[inline]
-    pub(crate) fn is_in_use(&mut self) {
+    pub(crate) fn serves(&mut self, client: ConnId, now: Time) {
+        self.row.link = Some(client);
         self.row.used = true;
+        self.row.clock.linked(now);
     }
 
     /// Whether a client has sent queries to this server since the last call.
