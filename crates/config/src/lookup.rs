@@ -119,6 +119,15 @@ impl Config {
         self.db_connections(database) > 0 || self.user_connections(user) > 0 || self.shared_budget(database).is_some()
     }
 
+    /// Whether any limit of clients is set, so that they need admission.
+    pub fn limits_clients(&self) -> bool {
+        self.max_user_client_connections > 0
+            || self.console_clients() > 0
+            || self.max_address_connections > 0
+            || self.users.values().any(|rules| rules.max_client_connections.is_some_and(|most| most > 0))
+            || self.pools.values().chain(&self.fallback).any(|pool| pool.limits.max_db_client_connections > 0)
+    }
+
     /// The most clients that `user` may have, over all pools; 0 is unlimited.
     pub fn user_clients(&self, user: &str) -> u32 {
         let own = self.users.get(user).and_then(|rules| rules.max_client_connections);

@@ -114,6 +114,8 @@ impl UnderWay {
     pub(crate) const IDLE_SEARCH: UnderWay = UnderWay(1 << 5);
     /// Worker 0 knows that a pool is in trouble, and looks at all pools soon.
     pub(crate) const HEALTH_CHECK: UnderWay = UnderWay(1 << 6);
+    /// Databases refuse new clients (DISABLE).
+    pub(crate) const DISABLE: UnderWay = UnderWay(1 << 7);
     /// A command or a shutdown may wait for pools to become idle.
     pub(crate) const AWAITS_IDLE: UnderWay = UnderWay(Self::WATCH.0 | Self::SHUTDOWN.0);
 }

@@ -15,7 +15,7 @@ use crate::cancel::state::CancelSlot;
 use crate::cancel::{forward, request};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::state::Handoff;
-use crate::client_login::{ClientLogin, auth_query, events, greet, tls};
+use crate::client_login::{ClientLogin, auth_query, events, greet, opening};
 use crate::common::{Common, FollowUp, Job, UnderWay};
 use crate::conns::Conn;
 use crate::core::Core;
@@ -357,7 +357,7 @@ impl Engine {
         match self.core.conns.take_any(conn) {
             Conn::Client(mut client) => {
                 client.secured(Some(secured));
-                let step = tls::done(&mut client);
+                let step = opening::tls_done(&mut client);
                 self.client_login.login_step(&mut self.core, now, client, step, io);
             }
             Conn::Server(mut server) => {
@@ -525,7 +525,7 @@ impl Engine {
         self.workers.limits_changed(core, now, io);
         core.peering.apply_config(core.common.config());
         client_counts::count_uncounted(core, io);
-        core.pause.apply_config(core.common.config());
+        core.pause.apply_config(&mut core.common);
     }
 
     /// Handles all timers that are due.

@@ -94,8 +94,8 @@ impl Admin {
             WorkerCommand::Retry(name) => open::retry_pools(core, now, name.as_deref(), io),
             WorkerCommand::Kill(name) => commands::kill_databases(core, now, name.as_deref(), io),
             WorkerCommand::KillClient(id) => kill_client(core, now, id, io)?,
-            WorkerCommand::Disable(name) => core.pause.disable(name),
-            WorkerCommand::Enable(name) => core.pause.enable(&name),
+            WorkerCommand::Disable(name) => core.pause.disable(&mut core.common, name),
+            WorkerCommand::Enable(name) => core.pause.enable(&mut core.common, &name),
             WorkerCommand::Drain(drain) => end::drain(core, now, drain, io),
         }
         Ok(Outcome::Done)

@@ -26,15 +26,10 @@ pub(crate) fn new(
     Box::new(ClientSlot::new(conn, id, addr, phase, now, core.common.random_bytes()))
 }
 
-/// The deadline of a client.
-pub(crate) fn deadline(core: &Core, client: &ClientSlot) -> Time {
-    deadlines::client_deadline(&core.common, &core.conns, &core.pools, client)
-}
-
 /// Adds a client to the table, with its timer.
 pub(crate) fn insert(core: &mut Core, mut client: Box<ClientSlot>) {
+    let deadline = deadlines::client_deadline(core, &client);
     core.prelogin.charge(&mut client);
-    let deadline = deadline(core, &client);
     core.common.arm(Who::Conn(client.conn), deadline, client.armed_mut());
     core.conns.put_at(client.conn, Conn::Client(client));
 }

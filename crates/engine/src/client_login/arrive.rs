@@ -1,23 +1,23 @@
-//! From a client's first byte to its startup packet: PROXY header, encryption, cancel requests.
+//! A client connects: whether there is room for it, and which client without a login is closed for another.
 //!
-//! Owns no state. Also decides whether a connection may be accepted at all.
+//! Owns no state.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
-use weir_base::ClientAddr;
+use weir_base::{ClientAddr, ConnId, Origin, Time};
 use weir_config::Config;
-use weir_pgwire::proxy::{self, Proxied};
 use weir_session::Refusal;
-use weir_session::startup::{self, EncryptionRequests, FirstPacket, StartupRequest};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::client_login::startup_packets::StartupPackets;
-use crate::client_login::step::EntryStep;
-use crate::client_login::tls;
-use crate::common::Cx;
+use crate::client::table;
+use crate::client_login::ClientLogin;
+use crate::common::{UnderWay, cx};
+use crate::core::Core;
+use crate::link::leave;
 use crate::log;
+use crate::pause::hold;
 use crate::port::{Io, Level};
+use crate::workers::messages::Payload;
 
 /// Connections beyond `max_clients`, so that clients can be refused with a reason, or cancel: this fraction of
 /// `max_clients`, within these bounds.
@@ -27,14 +27,14 @@ const SURPLUS: (u32, RangeInclusive<u32>) = (8, 10..=100);
 const LOCAL_SURPLUS: (u32, RangeInclusive<u32>) = (32, 4..=20);
 
 /// The limit of connections that applies to this one.
-pub(crate) fn max_connections(max_clients: u32, local: bool, privileged: bool) -> u32 {
+fn max_connections(max_clients: u32, local: bool, privileged: bool) -> u32 {
     let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
     let locals = if privileged { 2 } else { u32::from(local) };
     max_clients.saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
 }
 
 /// The first phase of a new client: load balancers send a PROXY header.
-pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
+fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
     let balancer = |from: &ClientAddr| {
         let ClientAddr::Tcp(from) = from else { return false };
         config.listen.proxy_from.iter().any(|network| network.contains(from.ip()))
@@ -42,76 +42,75 @@ pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
     if balancer(from) { ClientPhase::Header } else { ClientPhase::OPENING }
 }
 
-/// Reads the PROXY header of a load balancer: its address replaces the client's.
-pub(crate) fn proxy_header<I: Io>(
-    cx: &mut Cx<'_, I>,
-    packets: &mut StartupPackets,
-    client: &mut ClientSlot,
-) -> EntryStep {
-    match proxy::header(&client.waiting) {
-        Ok(None) => EntryStep::Read,
-        Ok(Some((proxied, used))) => {
-            client.waiting_mut().drain(..used);
-            if let Proxied::Client(from) = proxied {
-                client.comes_from(ClientAddr::Tcp(from));
+/// Whether a client is root, or the operating system's user of this process, which is `uid`.
+fn is_privileged(uid: u32, address: &ClientAddr) -> bool {
+    matches!(address, ClientAddr::Unix { uid: of_client, .. } if *of_client == uid || *of_client == 0)
+}
+
+impl ClientLogin {
+    /// A client has connected.
+    pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, from: ClientAddr, io: &mut I) {
+        let config = core.common.config();
+        let (phase, max_clients) = (first_phase(config, &from), config.max_clients);
+        let local = matches!(from, ClientAddr::Unix { .. });
+        let most = max_connections(max_clients, local, is_privileged(self.logins.uid, &from));
+        if core.client_quota.total() >= max_connections(max_clients, false, false) {
+            self.make_room(core, now, Origin::of(&from), io);
+        }
+        if core.client_quota.total() >= most {
+            // Too many connections even for a refusal with a reason.
+            return io.close(conn);
+        }
+        core.client_quota.add();
+        let id = core.common.next_connection_id();
+        let client = table::new(core, now, conn, id, from, phase);
+        log::log_client(Level::Debug, core.common.config(), &client, "", format_args!("got connection"), io);
+        table::insert(core, client);
+        if core.common.is_under_way(UnderWay::SUSPEND) {
+            hold::hold(core, conn, io);
+        }
+    }
+
+    /// Closes a client without a login for one from this origin, except for users who may administer the process
+    /// without a password. A request to cancel is carried out nevertheless.
+    pub(crate) fn evict_unauthenticated<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        from: Origin,
+        io: &mut I,
+    ) -> bool {
+        let uid = self.logins.uid;
+        let evicted = core.prelogin.evict(now, &core.conns, from, |from| is_privileged(uid, from));
+        let Some(client) = evicted.and_then(|conn| core.conns.take::<ClientSlot>(conn)) else { return false };
+        if matches!(client.phase, ClientPhase::Canceller) {
+            for ix in core.pools.indices() {
+                core.pools.get_mut(ix).cancels.leave(client.conn);
             }
-            client.enter(ClientPhase::OPENING);
-            opening(cx, packets, client)
+            core.peering.leave(client.conn);
+            leave::client_leaves(core, now, client, io);
+        } else {
+            leave::refuse(core, now, client, Refusal::TooManyLogins, io);
         }
-        Err(malformed) => {
-            let text = format_args!("{malformed}, but its address is in listen.proxy_from");
-            log::log_client(Level::Warning, cx.common.config(), client, "", text, cx.io);
-            EntryStep::Close("PROXY header expected")
-        }
+        true
     }
-}
 
-/// Reads a client's first packet, if it is complete.
-pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, client: &mut ClientSlot) -> EntryStep {
-    let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
-    if let Some((request, user)) = packets.find(&client.waiting) {
-        client.waiting_mut().clear();
-        client.named(user);
-        return opened(cx, client, request);
+    /// All connections are in use: closes a client without a login, here or at another worker, for one from this
+    /// origin. Returns whether there is room at once.
+    pub(crate) fn make_room<I: Io>(&mut self, core: &mut Core, now: Time, from: Origin, io: &mut I) -> bool {
+        if self.evict_unauthenticated(core, now, from, io) {
+            return true;
+        }
+        if core.prelogin.asks_others(now) {
+            cx!(core, now, io).post_to_others(|| Payload::MakeRoom(from));
+        }
+        false
     }
-    match startup::read(&client.waiting, asking(client, asks_left)) {
-        FirstPacket::More => EntryStep::Read,
-        FirstPacket::NoPacket(what) => EntryStep::Drop(what),
-        FirstPacket::Tls { used } => {
-            client.waiting_mut().drain(..used);
-            client.enter(ClientPhase::Opening { asks_left: asks_left - 1 });
-            tls::requested(cx, client)
-        }
-        FirstPacket::DirectTls => tls::begun(cx, client),
-        FirstPacket::Gss { used } => {
-            client.waiting_mut().drain(..used);
-            client.enter(ClientPhase::Opening { asks_left: asks_left - 1 });
-            cx.io.send(client.conn, b"N");
-            EntryStep::Read
-        }
-        FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },
-        FirstPacket::Refuse(refusal) => EntryStep::Refuse(refusal),
-        FirstPacket::Startup { request, used } => {
-            client.named(packets.remember(&client.waiting[..used], &request));
-            client.waiting_mut().drain(..used);
-            opened(cx, client, request)
-        }
-    }
-}
 
-/// A client's startup packet has been read.
-fn opened<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: Arc<StartupRequest>) -> EntryStep {
-    if tls::is_missing(cx.common.config(), client) {
-        return EntryStep::Refuse(Refusal::EncryptionRequired);
-    }
-    EntryStep::Startup(request)
-}
-
-/// Which requests for encryption a client may still send.
-fn asking(client: &ClientSlot, asks_left: u8) -> EncryptionRequests {
-    match (&client.tls, asks_left) {
-        (Some(_), _) => EncryptionRequests::Encrypted,
-        (None, 0) => EncryptionRequests::Exhausted,
-        _ => EncryptionRequests::Allowed,
+    /// More clients than `max_clients` are connected: whether others are closed for this one.
+    pub(crate) fn make_room_for<I: Io>(&mut self, core: &mut Core, now: Time, client: &ClientSlot, io: &mut I) -> bool {
+        let (from, max) = (Origin::of(&client.addr), core.common.config().max_clients);
+        while core.client_quota.total() > max && self.make_room(core, now, from, io) {}
+        core.client_quota.total() <= max
     }
 }

@@ -1,52 +1,27 @@
-//! What happens to a client that logs in: it connects, its bytes arrive, and helpers and other workers answer.
+//! What happens while a client logs in: it arrives from another worker, and helpers and other workers answer.
 
-use weir_base::{ClientAddr, ConnId, Origin, Time};
+use weir_base::{ClientAddr, ConnId, Origin, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
+use crate::client_login::ClientLogin;
 use crate::client_login::secret_query::UserSecret;
 use crate::client_login::state::{Awaits, subject};
-use crate::client_login::step::EntryStep;
-use crate::client_login::{ClientLogin, arrive};
-use crate::common::{UnderWay, cx};
+use crate::common::cx;
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::lines;
 use crate::link::leave;
 use crate::log::log;
-use crate::pause::hold;
 use crate::port::{Io, Level};
 use crate::reading::Reason;
-use crate::workers::messages::ClientHandoff;
+use crate::workers::messages::{ClientHandoff, Message, Payload};
 use crate::workers::quota::clients::refusal;
 use crate::workers::quota::{ClientUse, Key, QuotaRequest, Resource};
 use crate::workers::send::request;
 
 impl ClientLogin {
-    /// A client has connected.
-    pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, from: ClientAddr, io: &mut I) {
-        let max_clients = core.common.config().max_clients;
-        if core.client_quota.total() >= arrive::max_connections(max_clients, false, false) {
-            self.make_room(core, now, Origin::of(&from), io);
-        }
-        let local = matches!(from, ClientAddr::Unix { .. });
-        let privileged = self.logins.is_privileged(&from);
-        if core.client_quota.total() >= arrive::max_connections(max_clients, local, privileged) {
-            // Too many connections even for a refusal with a reason.
-            return io.close(conn);
-        }
-        core.client_quota.add();
-        let id = core.common.next_connection_id();
-        let phase = arrive::first_phase(core.common.config(), &from);
-        let client = table::new(core, now, conn, id, from, phase);
-        lines::about_client(core, Level::Debug, &client, format_args!("got connection"), io);
-        table::insert(core, client);
-        if core.common.is_under_way(UnderWay::SUSPEND) {
-            hold::hold(core, conn, io);
-        }
-    }
-
     /// A client has arrived from worker 0, to log in here.
     pub(crate) fn arrived<I: Io>(
         &mut self,
@@ -61,20 +36,6 @@ impl ClientLogin {
         client.secured(handoff.tls);
         *client.waiting_mut() = handoff.leftover;
         self.begin_login(core, now, client, handoff.hello, io);
-    }
-
-    /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
-    pub(crate) fn login_input<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let cx = cx!(core, now, io);
-        let packets = &mut self.packets;
-        let step = match &client.phase {
-            ClientPhase::Header => arrive::proxy_header(cx, packets, &mut client),
-            ClientPhase::Opening { .. } => arrive::opening(cx, packets, &mut client),
-            ClientPhase::Login(_) => self.logins.password(cx, &mut client),
-            // Further input waits until it is logged in.
-            _ => EntryStep::Wait,
-        };
-        self.login_step(core, now, client, step, io);
     }
 
     /// A request for a secret is answered: the clients that waited for it continue, or are refused.
@@ -205,6 +166,19 @@ impl ClientLogin {
         }
     }
 
+    /// The port reports this worker's load, in per cent of its time: worker 0 keeps it.
+    pub(crate) fn loaded<I: Io>(&mut self, core: &mut Core, percent: u8, io: &mut I) {
+        if core.common.worker() == WorkerId(0) {
+            self.load_reported(core.common.worker(), percent);
+        } else {
+            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
+        }
+    }
+
+    /// A worker's load, in per cent, has reached worker 0.
+    pub(crate) fn load_reported(&mut self, worker: WorkerId, percent: u8) {
+        self.loads.note(worker, percent.min(100));
+    }
     /// Another worker has seen a login fail from this origin.
     pub(crate) fn failed_elsewhere<I: Io>(&mut self, core: &mut Core, now: Time, origin: Origin, io: &mut I) {
         self.throttle.failed_elsewhere(cx!(core, now, io), origin);

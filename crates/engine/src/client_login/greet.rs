@@ -118,7 +118,7 @@ pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
     if let Some(refusal) = refuse::never_reached(core, now, &client) {
         return leave::refuse(core, now, client, refusal, io);
     }
-    let deadline = table::deadline(core, &client);
+    let deadline = deadlines::client_deadline(core, &client);
     if deadline > now {
         core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
         return core.conns.put_client(client);

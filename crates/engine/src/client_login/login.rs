@@ -15,15 +15,15 @@ use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::login::{CapturedCredentials, Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
 use weir_session::startup::{Replication, StartupRequest};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::auth_lookups::AuthLookups;
 use crate::client_login::checks::{self, PasswordChecks};
 use crate::client_login::hashing::{PasswordHashing, Requested};
-use crate::client_login::recent::Recent;
 use crate::client_login::secret_query::UserSecret;
+use crate::client_login::startup_packets::Recent;
 use crate::client_login::state::{Awaits, Hashing, LoginPhase, SecretSource, Why, subject};
 use crate::client_login::step::EntryStep;
 use crate::client_login::user_names::UserNames;
@@ -41,7 +41,7 @@ pub(crate) struct Logins {
     /// Mock secrets of unlisted users without an auth_query: like those of listed users.
     mocks: Arc<Mocks>,
     /// The operating system's user that the process runs as.
-    uid: u32,
+    pub(super) uid: u32,
     user_names: UserNames,
     hashing: PasswordHashing,
     checks: PasswordChecks,
@@ -108,11 +108,6 @@ impl Logins {
         welcome::requested(cx.common.config(), &cx.sessions.params, request)?;
         self.in_order.push(request.clone());
         Ok(())
-    }
-
-    /// Whether a client is root, or the operating system's user of this process.
-    pub(crate) fn is_privileged(&self, address: &ClientAddr) -> bool {
-        matches!(address, ClientAddr::Unix { uid, .. } if *uid == self.uid || *uid == 0)
     }
 
     /// Whether a client is the operating system's user of this process and logs in under PgBouncer's name for it: it
@@ -246,7 +241,7 @@ impl Logins {
             // Nothing to exchange, so nothing to prepare for it.
             phase.secret = known.asked;
             client.enter(ClientPhase::Login(phase));
-            return self.advance(cx, client, LoginStep::Accepted(CapturedCredentials::default()));
+            return EntryStep::Proven;
         }
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();

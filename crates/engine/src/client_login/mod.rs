@@ -1,16 +1,17 @@
 //! The login of clients: from the first packet to the first query.
 //!
-//! - `events`: what happens to a client that logs in. `steps`: a login, step by step. `greet`: a client becomes ready
-//!   for queries. `room`: one client is closed for another. `placement`, `loads`: the worker of a client.
-//! - `arrive`: from a client's first byte to its startup packet. `startup_packets`: startup packets that were read
-//!   lately. `tls`: encryption of clients. `prelogin`: what unauthenticated clients may cost.
+//! - `arrive`: a client connects, and others are closed for it. `prelogin`: what unauthenticated clients may cost.
+//! - `steps`: a login, step by step. `events`: what happens meanwhile. `greet`: a client becomes ready for queries.
+//!   `loads`: the worker of a client.
+//! - `opening`: from a client's first byte to its startup packet, with its encryption. `startup_packets`: startup
+//!   packets that were read lately.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that
 //!   helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
 //!   `auth_throttle`: failed logins delay the refusal of the next ones.
 //! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that
 //!   runs it.
 //! - `welcome`: what a client is sent that has logged in.
-//! - `login_log`: the log's lines about logins. `recent`: the last few values of something.
+//! - `login_log`: the log's lines about logins.
 //! - `state`, `step`, `secret_query`, `reported`: values that these parts take and return.
 //!
 //! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `steps` carries it out.
@@ -27,17 +28,14 @@ mod hashing;
 pub(crate) mod loads;
 pub(crate) mod login;
 pub(crate) mod login_log;
-mod placement;
+pub(crate) mod opening;
 pub(crate) mod prelogin;
-mod recent;
 pub(crate) mod reported;
-mod room;
 pub(crate) mod secret_query;
 pub(crate) mod startup_packets;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod steps;
-pub(crate) mod tls;
 mod user_names;
 pub(crate) mod welcome;
 

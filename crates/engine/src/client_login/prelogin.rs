@@ -104,26 +104,19 @@ impl PreLogin {
     }
 
     fn count(&mut self, client: &mut ClientSlot) {
-        let counts = client.phase.may_make_room();
-        if client.counted && !counts {
+        let (counts, origin) = (client.phase.may_make_room(), Origin::of(&client.addr));
+        client.count(counts);
+        let counted_for = self.clients.get(&client.id).map(|(_, origin)| *origin);
+        // A load balancer's header may have named another address.
+        if counts && counted_for == Some(origin) {
+            return;
+        }
+        if counted_for.is_some() {
             self.remove(client.id);
         }
-        if counts {
-            let origin = Origin::of(&client.addr);
-            // A load balancer's header may have named another address.
-            match self.clients.get(&client.id) {
-                Some((_, counted)) if *counted == origin => {}
-                Some(_) => {
-                    self.remove(client.id);
-                    self.add(client, origin);
-                }
-                None => self.add(client, origin),
-            }
+        if !counts {
+            return;
         }
-        client.count(counts);
-    }
-
-    fn add(&mut self, client: &ClientSlot, origin: Origin) {
         self.clients.insert(client.id, (client.conn, origin));
         let of_origin = self.origins.entry(origin).or_default();
         self.ranks.remove(&(of_origin.len(), origin));

@@ -110,11 +110,6 @@ impl LoginPhase {
         self.awaits = awaits;
     }
 
-    /// Credentials from this login, for our own logins at the server.
-    pub(crate) fn captured(&self) -> &CapturedCredentials {
-        &self.captured
-    }
-
     /// The answer of an auth_query, if there was one.
     pub(crate) fn asked_secret(&self) -> Option<&UserSecret> {
         self.secret.as_ref()

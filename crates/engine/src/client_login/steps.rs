@@ -15,21 +15,34 @@ use crate::client::table;
 use crate::client_login::secret_query::UserSecret;
 use crate::client_login::state::{Awaits, Delayed, Handoff, LoginPhase, subject};
 use crate::client_login::step::EntryStep;
-use crate::client_login::{ClientLogin, greet, login_log, welcome};
+use crate::client_login::{ClientLogin, greet, login_log, opening, welcome};
 use crate::common::{FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::lending::messages;
-use crate::lending::state::ForwardedCredentials;
+use crate::lending::state::{ForwardedCredentials, LendingRole};
 use crate::link::{acquire, leave};
 use crate::log::log;
 use crate::pools::{create, refuse};
 use crate::port::{Io, Level};
 use crate::workers::client_counts;
-use crate::workers::quota::clients::limits_clients;
 use crate::workers::send::request;
 use crate::{lines, replication};
 
 impl ClientLogin {
+    /// Handles bytes of a client that is not logged in yet; all of them are in its buffer.
+    pub(crate) fn login_input<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let cx = cx!(core, now, io);
+        let packets = &mut self.packets;
+        let step = match &client.phase {
+            ClientPhase::Header => opening::proxy_header(cx, packets, &mut client),
+            ClientPhase::Opening { .. } => opening::opening(cx, packets, &mut client),
+            ClientPhase::Login(_) => self.logins.password(cx, &mut client),
+            // Further input waits until it is logged in.
+            _ => EntryStep::Wait,
+        };
+        self.login_step(core, now, client, step, io);
+    }
+
     /// Carries out a step of a client's login.
     pub(crate) fn login_step<I: Io>(
         &mut self,
@@ -100,7 +113,8 @@ impl ClientLogin {
         io: &mut I,
     ) {
         let console = weir_admin::is_console(&request.database);
-        if !console && !self.has_room(core, now, &client, io) {
+        let over = core.client_quota.total() > core.common.config().max_clients;
+        if over && !console && !self.make_room_for(core, now, &client, io) {
             return leave::refuse(core, now, client, Refusal::TooManyClients, io);
         }
         if core.common.is_under_way(UnderWay::SHUTDOWN) && !console {
@@ -110,7 +124,9 @@ impl ClientLogin {
             Some(pool) if !console => {
                 let owner = create::owner_of(core, &request.database, pool.user.as_deref().unwrap_or(&request.user));
                 // A server of its own is opened where the pool's limits are kept.
-                if request.replication.is_some() { owner } else { self.place(core, owner) }
+                let (workers, spread) = (core.common.workers(), core.common.config().spread);
+                let fixed = workers == 1 || request.replication.is_some();
+                if fixed { owner } else { self.loads.place(owner, workers, spread) }
             }
             // A database that does not exist is refused when the client has proven who it is: others learn nothing.
             _ => core.common.worker(),
@@ -188,13 +204,14 @@ impl ClientLogin {
     /// A client is authenticated: checks whether it may use what it requests.
     fn proven<I: Io>(&mut self, core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
         let ClientPhase::Login(phase) = &client.phase else { return table::insert(core, client) };
-        let (config, name) = (core.common.config(), &phase.request().database);
-        let refusal = if phase.is_console() {
+        let (config, name) = (core.common.config(), &phase.request.database);
+        let refusal = if weir_admin::is_console(name) {
             self.logins.role(config, &client).is_none().then_some(Refusal::NotAllowed)
         } else if config.pool(name).is_none() {
             Some(Refusal::NoSuchDatabase(name.clone()))
         } else {
-            core.pause.is_disabled(name).then(|| Refusal::DatabaseDisabled(name.clone()))
+            let disabled = core.common.is_under_way(UnderWay::DISABLE) && core.pause.is_disabled(name);
+            disabled.then(|| Refusal::DatabaseDisabled(name.clone()))
         };
         if let Some(Refusal::NoSuchDatabase(database)) = &refusal {
             login_log::no_database(cx!(core, now, io), &client, database);
@@ -208,7 +225,7 @@ impl ClientLogin {
     /// A client is authenticated: it is admitted, now or when worker 0 has answered.
     pub(crate) fn enter<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let counts_for =
-            if limits_clients(core.common.config()) { client_counts::client_use(core, &client) } else { None };
+            if core.common.config().limits_clients() { client_counts::client_use(core, &client) } else { None };
         let Some(counts_for) = counts_for else { return self.entered(core, now, client, io) };
         if weir_admin::is_console(&counts_for.database)
             && self.logins.role(core.common.config(), &client) == Some(weir_admin::ConsoleRole::Admin)
@@ -230,10 +247,10 @@ impl ClientLogin {
         let ClientPhase::Login(phase) = client.take_phase() else {
             return table::insert(core, client);
         };
-        if phase.is_console() {
-            return self.open_console(core, now, client, phase.request(), io);
+        let request = &phase.request;
+        if weir_admin::is_console(&request.database) {
+            return self.open_console(core, now, client, request, io);
         }
-        let request = phase.request();
         let Some(config) = core.common.config().pool(&request.database) else {
             return leave::refuse(core, now, client, Refusal::NoSuchDatabase(request.database.clone()), io);
         };
@@ -243,8 +260,7 @@ impl ClientLogin {
             log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
         }
         let ix = create::pool_of(core, &request.database, &config, &user, now);
-        client.joined(ix);
-        create::count_client(core, ix, 1);
+        create::join(core, ix, &mut client);
         if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
             capture(core, &phase, ix, io);
         }
@@ -315,11 +331,11 @@ fn bad_auth_database(core: &Core, name: &str) -> Option<String> {
 }
 
 /// A login provided credentials for the pool's own logins at the server.
-pub(crate) fn capture<I: Io>(core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
-    let asked = phase.asked_secret().and_then(UserSecret::secret);
+fn capture<I: Io>(core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
+    let asked = phase.secret.as_ref().and_then(UserSecret::secret);
     let slot = core.pools.get_mut(ix);
-    slot.credentials.capture(phase.captured(), &asked);
-    if slot.lending.is_borrower() {
-        messages::forward_captured(core, ix, ForwardedCredentials { captured: phase.captured().clone(), asked }, io);
+    slot.credentials.capture(&phase.captured, &asked);
+    if let LendingRole::Borrower(_) = slot.lending {
+        messages::forward_captured(core, ix, ForwardedCredentials { captured: phase.captured.clone(), asked }, io);
     }
 }

@@ -8,7 +8,7 @@ use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{Common, Cx};
-use crate::conns::ConnTable;
+use crate::core::Core;
 use crate::link::link_clock::{LinkState, is_timed};
 use crate::pools::{PoolSlot, Pools};
 use crate::port::Io;
@@ -108,9 +108,10 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
 const NEW_WELCOME_WAIT: Span = Span::from_secs(1);
 
 /// The deadline of a client.
-pub(crate) fn client_deadline(common: &Common, conns: &ConnTable, pools: &Pools, client: &ClientSlot) -> Time {
+pub(crate) fn client_deadline(core: &Core, client: &ClientSlot) -> Time {
+    let Core { common, pools, .. } = core;
     match &client.phase {
-        phase if phase.leaves_process() => Time::NEVER,
+        phase @ ClientPhase::Moving(_) if phase.leaves_process() => Time::NEVER,
         ClientPhase::Header
         | ClientPhase::Opening { .. }
         | ClientPhase::Handshake(_)
@@ -121,7 +122,7 @@ pub(crate) fn client_deadline(common: &Common, conns: &ConnTable, pools: &Pools,
         ClientPhase::Ready(_) if client.link.is_none() && !client.reading.has(Reason::Waits) => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
-        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(common, conns, client),
+        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(core, client),
         ClientPhase::Delayed(delayed) => delayed.until,
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
@@ -169,10 +170,10 @@ pub(crate) fn may_take_last_welcome(pools: &Pools, client: &ClientSlot) -> bool 
 
 /// Until when the server of a client that has closed its side must have sent something. This time does not count
 /// while one of the two does not read what the other has sent.
-fn last_answers_due(common: &Common, conns: &ConnTable, client: &ClientSlot) -> Time {
-    let Some(server) = client.link.and_then(|server| conns.get::<ServerSlot>(server)) else { return Time::NEVER };
+fn last_answers_due(core: &Core, client: &ClientSlot) -> Time {
+    let Some(server) = client.link.and_then(|server| core.conns.get::<ServerSlot>(server)) else { return Time::NEVER };
     let stuck = client.reading.has(Reason::OwnFull) || client.reading.has(Reason::OtherFull);
-    let received_at = if stuck { common.now() } else { server.clock.received_at() };
+    let received_at = if stuck { core.common.now() } else { server.clock.received_at() };
     received_at.max(client.request_at).deadline(LAST_ANSWERS)
 }
 

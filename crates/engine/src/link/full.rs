@@ -3,7 +3,6 @@
 use weir_base::{ConnId, Time};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::client::table;
 use crate::common::{FollowUp, cx};
 use crate::conns::Conn;
 use crate::core::Core;
@@ -88,7 +87,7 @@ pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I
     }
     if client.link.is_some() && !client.ended {
         client.ends(now);
-        let deadline = table::deadline(core, &client);
+        let deadline = deadlines::client_deadline(core, &client);
         core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
     }
     core.conns.put_at(conn, Conn::Client(client));

@@ -4,7 +4,6 @@ use weir_base::{ConnId, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::ClientSlot;
-use crate::client::table;
 use crate::core::Core;
 use crate::lines;
 use crate::link::{deadlines, leave};
@@ -27,7 +26,7 @@ pub(crate) fn watch_linked(core: &mut Core) {
 /// The timer of a client that may send queries has fired.
 pub(crate) fn client_due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
     let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
-    let deadline = table::deadline(core, &client);
+    let deadline = deadlines::client_deadline(core, &client);
     if deadline > now {
         core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
         return core.conns.put_client(client);

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 use weir_admin::{Command, CommandError, ServiceState};
 use weir_base::{ConnId, Time};
-use weir_config::Config;
 
 use crate::common::{Common, Cx, UnderWay};
 use crate::pause::waiting_command::{Condition, WaitingCommand};
@@ -77,12 +76,13 @@ impl PauseState {
         }
     }
 
-    /// Whether there is a SUSPEND, whether it waits for sockets, and whether commands wait.
-    pub(crate) fn under_way(&self) -> [(UnderWay, bool); 3] {
+    /// Whether there is a SUSPEND, whether it waits for sockets, and whether commands wait, or databases are disabled.
+    pub(crate) fn under_way(&self) -> [(UnderWay, bool); 4] {
         [
             (UnderWay::SUSPEND, self.state == ServiceState::Suspended),
             (UnderWay::FLUSH, self.is_flushing()),
             (UnderWay::WATCH, !self.watches.is_empty()),
+            (UnderWay::DISABLE, !self.disabled.is_empty()),
         ]
     }
 
@@ -153,19 +153,23 @@ impl PauseState {
     }
 
     /// DISABLE of a database.
-    pub(crate) fn disable(&mut self, name: String) {
+    pub(crate) fn disable(&mut self, common: &mut Common, name: String) {
         self.disabled.insert(name);
+        self.note(common);
     }
 
     /// ENABLE of a database.
-    pub(crate) fn enable(&mut self, name: &str) {
+    pub(crate) fn enable(&mut self, common: &mut Common, name: &str) {
         self.disabled.remove(name);
+        self.note(common);
     }
 
     /// A new configuration: drops the state of databases that it does not have.
-    pub(crate) fn apply_config(&mut self, config: &Config) {
+    pub(crate) fn apply_config(&mut self, common: &mut Common) {
+        let config = common.config();
         self.paused.retain(|name| config.pool(name).is_some());
         self.disabled.retain(|name| config.pool(name).is_some());
+        self.note(common);
     }
 }
 

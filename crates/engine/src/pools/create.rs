@@ -90,14 +90,20 @@ pub(crate) fn count_client(core: &mut Core, ix: PoolIx, change: i32) {
     }
 }
 
+/// A client has this pool from now on.
+pub(crate) fn join(core: &mut Core, ix: PoolIx, client: &mut ClientSlot) {
+    client.joined(ix);
+    count_client(core, ix, 1);
+}
+
 /// Moves a client to the new pool, if the configuration has replaced its pool (another user).
 pub(crate) fn move_to_successor(core: &mut Core, now: Time, client: &mut ClientSlot) {
     let name = core.pools.get(client.pool).name.clone();
     let Some(config) = core.common.config().pool(&name) else { return };
     let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
     count_client(core, client.pool, -1);
-    client.joined(pool_of(core, &name, &config, &user, now));
-    count_client(core, client.pool, 1);
+    let ix = pool_of(core, &name, &config, &user, now);
+    join(core, ix, client);
 }
 
 /// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client

@@ -302,8 +302,8 @@ impl PoolSlot {
         let is_present = |(server, state, _): (ConnId, ServerState, Time)| {
             matches!(state, ServerState::Linked(_) | ServerState::Idle { .. }) && !self.pool.is_outdated(server)
         };
-        let waits = self.failures.last().is_none() && !self.pool.is_paused() && !self.lending.is_borrower();
-        waits && !self.pool.servers().any(is_present)
+        let waits = || self.failures.last().is_none() && !self.pool.is_paused() && !self.lending.is_borrower();
+        !self.pool.servers().any(is_present) && waits()
     }
 
     /// An auth_query runs in the pool, or waits.

@@ -130,8 +130,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
         client_counts::count_imported(core, &mut client, io);
         return leave::refuse(core, now, client, Refusal::NoSuchDatabase(moved.database), io);
     };
-    client.joined(ix);
-    create::count_client(core, ix, 1);
+    create::join(core, ix, &mut client);
     let accepted = &core.pools.get(ix).accepted;
     match frozen::thaw(&moved.session, &core.sessions.params, &mut core.sessions.interner, accepted) {
         Ok(session) => {

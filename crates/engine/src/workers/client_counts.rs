@@ -10,7 +10,6 @@ use crate::core::Core;
 use crate::lines;
 use crate::port::Io;
 use crate::workers::messages::{Message, Payload};
-use crate::workers::quota::clients::limits_clients;
 use crate::workers::quota::{ClientUse, QuotaRequest, Resource};
 use crate::workers::send::{COUNTER, request};
 
@@ -44,7 +43,7 @@ pub(crate) fn uncount<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut 
 
 /// Counts the clients that were admitted when no limit was set.
 pub(crate) fn count_uncounted<I: Io>(core: &mut Core, io: &mut I) {
-    if !limits_clients(core.common.config()) {
+    if !core.common.config().limits_clients() {
         return;
     }
     let is_in = |client: &&ClientSlot| {
@@ -71,7 +70,7 @@ pub(crate) fn count_imported<I: Io>(core: &mut Core, client: &mut ClientSlot, io
     } else {
         io.post(COUNTER, Message(Payload::ClientCame), None);
     }
-    if limits_clients(core.common.config())
+    if core.common.config().limits_clients()
         && let Some(counts_for) = client_use(core, client)
     {
         count_in(client, counts_for, io);

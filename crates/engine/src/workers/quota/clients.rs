@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use weir_base::ConnId;
-use weir_config::Config;
 use weir_session::Refusal;
 
 use super::{ClientUse, IfFull, Key, QuotaRequest, Resource};
@@ -42,15 +41,6 @@ impl ClientQuota {
     pub(crate) fn answered(&mut self, id: u64) -> Option<ConnId> {
         self.requests.remove(&id)
     }
-}
-
-/// Whether any limit of clients is set, so that they need admission.
-pub(crate) fn limits_clients(config: &Config) -> bool {
-    config.max_user_client_connections > 0
-        || config.console_clients() > 0
-        || config.max_address_connections > 0
-        || config.users.values().any(|rules| rules.max_client_connections.is_some_and(|most| most > 0))
-        || config.pools.values().chain(&config.fallback).any(|pool| pool.limits.max_db_client_connections > 0)
 }
 
 /// The error for a client when a key is full.
