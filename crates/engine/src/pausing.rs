@@ -20,11 +20,13 @@ pub(crate) fn pause<I: Io>(reading: &mut Reading, reason: Reason, conn: ConnId, 
 /// Removes a reason not to read from `conn`. Returns whether that is a change.
 #[inline]
 pub(crate) fn resume<I: Io>(reading: &mut Reading, reason: Reason, conn: ConnId, io: &mut I) -> bool {
-    let (change, continues) = reading.remove(reason);
-    if continues {
+    if !reading.has(reason) {
+        return false;
+    }
+    if reading.remove(reason) {
         io.resume(conn);
     }
-    change
+    true
 }
 
 /// Not beside the slot: the port's messages hold servers.

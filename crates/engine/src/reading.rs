@@ -66,11 +66,11 @@ impl Reading {
         (self.reasons != before.reasons, self.is_paused() && !before.is_paused())
     }
 
-    /// Removes a reason. Returns whether that is a change, and whether reading continues with it.
+    /// Removes a reason. Returns whether reading continues with it.
     #[inline]
-    pub(crate) fn remove(&mut self, reason: Reason) -> (bool, bool) {
-        let before = *self;
+    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
+        let was_paused = self.is_paused();
         self.reasons &= !(reason as u8);
-        (self.reasons != before.reasons, before.is_paused() && !self.is_paused())
+        was_paused && !self.is_paused()
     }
 }

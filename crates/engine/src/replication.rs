@@ -85,9 +85,8 @@ pub(crate) fn begin_stream<I: Io>(
     let Some(known) = known else {
         return leave::refuse(core, now, client, Refusal::Broken("a server without a welcome"), io);
     };
-    table::issue_cancel_pid(core, &mut client);
-    let cx = cx!(core, now, io);
-    welcome::greet(cx, &mut client, phase.request(), &known.reported, &known.params);
+    let key = table::issue_cancel_key(core, &mut client, phase.request().minor);
+    welcome::greet(cx!(core, now, io), client.conn, &key, &known.reported, &known.params);
     let slot = core.pools.get_mut(client.pool);
     slot.counts.counters.logins += 1;
     slot.counts.stats.server_assignment_count += 1;

@@ -14,6 +14,14 @@ pub(crate) struct CancelSecret {
     pid: u32,
 }
 
+/// A key as its client is sent it.
+pub(crate) struct IssuedKey {
+    pub(crate) pid: u32,
+    pub(crate) secret: [u8; 16],
+    /// How many bytes of the secret the client is sent.
+    pub(crate) length: usize,
+}
+
 impl CancelSecret {
     pub(crate) fn new(bytes: [u8; 16]) -> Self {
         CancelSecret { bytes, issued: 0, peer_key: None, pid: 0 }
@@ -24,11 +32,10 @@ impl CancelSecret {
         self.pid = pid;
     }
 
-    /// What a client of protocol 3 with this minor version receives, beside the process id: 3.0 has room for four
-    /// bytes.
-    pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
+    /// What a client of protocol 3 with this minor version receives: 3.0 has room for four bytes of the secret.
+    pub(crate) fn issue(&mut self, minor: u16) -> IssuedKey {
         self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
-        &self.bytes[..self.issued]
+        IssuedKey { pid: self.pid, secret: self.bytes, length: self.issued }
     }
 
     /// Makes the key one of a process that is peer `peer_id`; `bytes` are the highest and the lowest of its process id.
@@ -77,7 +84,7 @@ mod tests {
         let accepted = |minor: Option<u16>| {
             let mut secret = CancelSecret::new(bytes);
             secret.set_pid(7);
-            minor.map(|minor| secret.issue(minor).to_vec());
+            minor.map(|minor| secret.issue(minor));
             (0..=16).filter(|length| secret.is(7, &bytes[..*length])).collect::<Vec<_>>()
         };
         assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");

@@ -4,6 +4,7 @@
 
 use weir_base::{ClientAddr, ConnId, Time};
 
+use crate::cancel::key::IssuedKey;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
 use crate::conns::Conn;
@@ -51,17 +52,18 @@ pub(crate) fn tidy_timers(core: &mut Core) {
     }
 }
 
-/// A client is about to be sent its cancel key.
-pub(crate) fn issue_cancel_pid(core: &mut Core, client: &mut ClientSlot) {
+/// The cancel key of a client that speaks protocol 3 with this minor version.
+pub(crate) fn issue_cancel_key(core: &mut Core, client: &mut ClientSlot, minor: u16) -> IssuedKey {
     let own_peer = core.peering.own(core.common.config());
     core.conns.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
+    if let Some(key) = client.cancel.peer_key() {
+        core.peering.issued(key, client.conn);
+    }
+    client.cancel_mut().issue(minor)
 }
 
 /// Puts a client into the table as logged in. What it sent ahead is processed next.
 pub(crate) fn insert_ready(core: &mut Core, client: Box<ClientSlot>) {
-    if let Some(key) = client.cancel.peer_key() {
-        core.peering.issued(key, client.conn);
-    }
     let (conn, ahead) = (client.conn, !client.waiting.is_empty());
     insert(core, client);
     if ahead {

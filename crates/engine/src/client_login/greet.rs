@@ -37,10 +37,11 @@ pub(crate) fn ready<I: Io>(
     welcome: &Welcome,
     io: &mut I,
 ) {
-    table::issue_cancel_pid(core, &mut client);
+    let request = &phase.request;
+    let key = table::issue_cancel_key(core, &mut client, request.minor);
     let cx = cx!(core, now, io);
     let slot = core.pools.get_mut(client.pool);
-    let start = match welcome::send(cx, &mut client, phase.request(), welcome, &mut slot.last_welcome) {
+    let start = match welcome::send(cx, (&client, &key), request, welcome, &mut slot.last_welcome) {
         Ok(start) => start,
         Err(refusal) => return leave::refuse(core, now, client, refusal, io),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::{Origin, Time};
+use weir_base::{Origin, Time, WorkerId};
 use weir_config::{AuthLookup, FileFormat};
 use weir_pool::Acquire;
 use weir_session::Refusal;
@@ -120,17 +120,7 @@ impl ClientLogin {
         if core.common.is_under_way(UnderWay::SHUTDOWN) && !console {
             return leave::refuse(core, now, client, Refusal::ShuttingDown, io);
         }
-        let at = match core.common.config().pool(&request.database) {
-            Some(pool) if !console => {
-                let owner = create::owner_of(core, &request.database, pool.user.as_deref().unwrap_or(&request.user));
-                // A server of its own is opened where the pool's limits are kept.
-                let (workers, spread) = (core.common.workers(), core.common.config().spread);
-                let fixed = workers == 1 || request.replication.is_some();
-                if fixed { owner } else { self.loads.place(owner, workers, spread) }
-            }
-            // A database that does not exist is refused when the client has proven who it is: others learn nothing.
-            _ => core.common.worker(),
-        };
+        let at = if console { core.common.worker() } else { self.worker_of_login(core, &request) };
         if at == core.common.worker() {
             return self.begin_login(core, now, client, request, io);
         }
@@ -138,6 +128,19 @@ impl ClientLogin {
         client.enter(ClientPhase::Moving(Box::new(Handoff::Startup(at, request, leftover))));
         io.detach(client.conn);
         table::insert(core, client);
+    }
+
+    /// The worker at which a client of a pool logs in.
+    fn worker_of_login(&mut self, core: &Core, request: &StartupRequest) -> WorkerId {
+        let (here, workers, config) = (core.common.worker(), core.common.workers(), core.common.config());
+        if workers == 1 {
+            return here;
+        }
+        // A database that does not exist is refused when the client has proven who it is: others learn nothing.
+        let Some(pool) = config.pool(&request.database) else { return here };
+        let owner = create::owner_of(core, &request.database, pool.user.as_deref().unwrap_or(&request.user));
+        // A server of its own is opened where the pool's limits are kept.
+        if request.replication.is_some() { owner } else { self.loads.place(owner, workers, config.spread) }
     }
 
     /// An auth_query is needed for the secret of a client's user.
@@ -301,8 +304,8 @@ impl ClientLogin {
             // A reload has removed it since then.
             return leave::refuse(core, now, client, Refusal::NotAllowed, io);
         };
-        table::issue_cancel_pid(core, &mut client);
-        welcome::send_to_console(&mut client, request, io);
+        let key = table::issue_cancel_key(core, &mut client, request.minor);
+        welcome::send_to_console(client.conn, &key, io);
         client.enter(ClientPhase::Console(Box::new(Console::new(role, request.database.clone()))));
         core.client_counts.change(&client.phase);
         core.console_counts.stats.client_login_count += 1;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use weir_base::ConnId;
 use weir_config::{Config, UntrackedParameters};
 use weir_pgwire::{ErrorFields, put_back};
 use weir_session::startup::{OtherParams, StartupRequest};
 use weir_session::{ParamTable, Params, Refusal};
 
+use crate::cancel::key::IssuedKey;
 use crate::client::slot::ClientSlot;
 use crate::client_login::reported::{Reported, Welcome};
 use crate::common::{Common, Cx};
@@ -49,7 +51,7 @@ pub(crate) struct StartParams {
 /// A startup parameter is refused; nothing has been sent.
 pub(crate) fn send<I: Io>(
     cx: &mut Cx<'_, I>,
-    client: &mut ClientSlot,
+    (client, key): (&ClientSlot, &IssuedKey),
     request: &Arc<StartupRequest>,
     welcome: &Welcome,
     last: &mut Option<Box<LastWelcome>>,
@@ -63,7 +65,7 @@ pub(crate) fn send<I: Io>(
     if let Some(last) = last.as_deref().filter(same) {
         let mut buffer = Vec::with_capacity(last.messages.len() + REST);
         buffer.extend_from_slice(&last.messages);
-        finish(cx, client, request, buffer);
+        finish(cx, client.conn, key, buffer);
         return Ok(last.start.clone());
     }
     let table = &cx.sessions.params;
@@ -79,7 +81,7 @@ pub(crate) fn send<I: Io>(
         start: start.clone(),
         messages: messages.as_slice().into(),
     }));
-    finish(cx, client, request, messages);
+    finish(cx, client.conn, key, messages);
     Ok(start)
 }
 
@@ -121,14 +123,8 @@ pub(crate) fn requested(config: &Config, table: &ParamTable, request: &StartupRe
 }
 
 /// Sends a client what its session begins with: these parameters, where a server has reported those.
-pub(crate) fn greet<I: Io>(
-    cx: &mut Cx<'_, I>,
-    client: &mut ClientSlot,
-    request: &StartupRequest,
-    reported: &Reported,
-    params: &Params,
-) {
-    finish(cx, client, request, begin(reported, params));
+pub(crate) fn greet<I: Io>(cx: &mut Cx<'_, I>, client: ConnId, key: &IssuedKey, reported: &Reported, params: &Params) {
+    finish(cx, client, key, begin(reported, params));
 }
 
 /// The first messages: the same for all clients with these parameters.
@@ -140,30 +136,29 @@ fn begin(reported: &Reported, params: &Params) -> Vec<u8> {
 }
 
 /// Sends the first messages, and after them the client's key and what ends a login.
-fn finish<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest, mut buffer: Vec<u8>) {
-    put_key(&mut buffer, client, request);
+fn finish<I: Io>(cx: &mut Cx<'_, I>, client: ConnId, key: &IssuedKey, mut buffer: Vec<u8>) {
+    put_key(&mut buffer, key);
     let message = &cx.common.config().login_notify_message;
     if !message.is_empty() {
         let fields = ErrorFields { severity: "NOTICE", sqlstate: "00000", message, detail: None, hint: None };
         put_back::notice(&mut buffer, &fields);
     }
     put_back::ready(&mut buffer, b'I');
-    cx.io.send(client.conn, &buffer);
+    cx.io.send(client, &buffer);
 }
 
 /// Sends the login messages to an operator.
-pub(crate) fn send_to_console<I: Io>(client: &mut ClientSlot, request: &StartupRequest, io: &mut I) {
+pub(crate) fn send_to_console<I: Io>(client: ConnId, key: &IssuedKey, io: &mut I) {
     let mut buffer = Vec::new();
     put_back::auth_ok(&mut buffer);
     for (name, value) in CONSOLE_PARAMETERS {
         put_back::parameter_status(&mut buffer, name, value);
     }
-    put_key(&mut buffer, client, request);
+    put_key(&mut buffer, key);
     put_back::ready(&mut buffer, b'I');
-    io.send(client.conn, &buffer);
+    io.send(client, &buffer);
 }
 
-fn put_key(buffer: &mut Vec<u8>, client: &mut ClientSlot, request: &StartupRequest) {
-    let pid = client.cancel.pid();
-    put_back::backend_key_data(buffer, pid, client.cancel_mut().issue(request.minor));
+fn put_key(buffer: &mut Vec<u8>, key: &IssuedKey) {
+    put_back::backend_key_data(buffer, key.pid, &key.secret[..key.length]);
 }

@@ -92,8 +92,8 @@ pub(crate) fn count_client(core: &mut Core, ix: PoolIx, change: i32) {
 
 /// A client has this pool from now on.
 pub(crate) fn join(core: &mut Core, ix: PoolIx, client: &mut ClientSlot) {
-    client.joined(ix);
     count_client(core, ix, 1);
+    client.joined(ix);
 }
 
 /// Moves a client to the new pool, if the configuration has replaced its pool (another user).
