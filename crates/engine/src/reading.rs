@@ -25,15 +25,10 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// For a client: every reason stops reading.
-    pub(crate) fn of_client() -> Reading {
-        Reading { reasons: 0, stopping: u8::MAX }
-    }
-
-    /// For a server: every reason but [`Reason::OwnFull`] stops reading.
-    pub(crate) fn of_server() -> Reading {
-        Reading { reasons: 0, stopping: !(Reason::OwnFull as u8) }
-    }
+    /// A client is read from. Every reason stops that.
+    pub(crate) const OF_CLIENT: Reading = Reading { reasons: 0, stopping: u8::MAX };
+    /// A server is read from. Every reason but [`Reason::OwnFull`] stops that.
+    pub(crate) const OF_SERVER: Reading = Reading { reasons: 0, stopping: !(Reason::OwnFull as u8) };
 
     /// Whether there is this reason.
     #[inline]

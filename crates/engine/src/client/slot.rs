@@ -198,7 +198,7 @@ impl ClientSlot {
             pool: NO_POOL,
             link: None,
             waiting: Vec::new(),
-            reading: Reading::of_client(),
+            reading: Reading::OF_CLIENT,
             cut: false,
             ended: false,
             statements_refused: false,

@@ -3,8 +3,7 @@
 //! - `arrive`: a client connects, and others are closed for it. `prelogin`: what unauthenticated clients may cost.
 //! - `steps`: a login, step by step. `events`: what happens meanwhile. `greet`: a client becomes ready for queries.
 //!   `loads`: the worker of a client.
-//! - `opening`: from a client's first byte to its startup packet, with its encryption. `startup_packets`: startup
-//!   packets that were read lately.
+//! - `opening`: from a client's first byte to its startup packet, with its encryption.
 //! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that
 //!   helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
 //!   `auth_throttle`: failed logins delay the refusal of the next ones.
@@ -32,7 +31,6 @@ pub(crate) mod opening;
 pub(crate) mod prelogin;
 pub(crate) mod reported;
 pub(crate) mod secret_query;
-pub(crate) mod startup_packets;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod steps;
@@ -43,7 +41,7 @@ use weir_config::Config;
 
 /// The parts of a worker's logins.
 pub(crate) struct ClientLogin {
-    packets: startup_packets::StartupPackets,
+    packets: opening::StartupPackets,
     logins: login::Logins,
     pub(crate) lookups: auth_lookups::AuthLookups,
     throttle: auth_throttle::AuthThrottle,
@@ -55,7 +53,7 @@ impl ClientLogin {
     /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
     pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> ClientLogin {
         ClientLogin {
-            packets: startup_packets::StartupPackets::default(),
+            packets: opening::StartupPackets::default(),
             logins: login::Logins::new(key, uid, config),
             lookups: auth_lookups::AuthLookups::default(),
             throttle: auth_throttle::AuthThrottle::default(),

@@ -1,6 +1,7 @@
 //! From a client's first byte to its startup packet: PROXY header, encryption, cancel requests.
 //!
-//! Owns no state. Clients on Unix sockets are never encrypted, and need not be (PgBouncer).
+//! Owns what was read from the last few startup packets, which have no secrets. Clients on Unix sockets are never
+//! encrypted, and need not be (PgBouncer).
 
 use std::sync::Arc;
 
@@ -11,7 +12,6 @@ use weir_session::Refusal;
 use weir_session::startup::{self, EncryptionRequests, FirstPacket, StartupRequest};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::client_login::startup_packets::StartupPackets;
 use crate::client_login::state::SslNegotiation;
 use crate::client_login::step::EntryStep;
 use crate::common::Cx;
@@ -21,6 +21,11 @@ use crate::port::{Handshake, Io, Level};
 /// The ALPN protocol that a client must offer with direct TLS: so a request for another kind of server can't be
 /// misused for this one (PostgreSQL 17).
 const ALPN: &[u8] = b"postgresql";
+
+/// How many different packets are remembered.
+const MAX_PACKETS: usize = 8;
+/// A longer packet is not remembered.
+const MAX_LENGTH: usize = 512;
 
 /// Reads the PROXY header of a load balancer: its address replaces the client's.
 pub(crate) fn proxy_header<I: Io>(
@@ -146,4 +151,96 @@ pub(crate) fn tls_done(client: &mut ClientSlot) -> EntryStep {
     }
     client.enter(ClientPhase::OPENING);
     EntryStep::Read
+}
+
+/// Startup packets that were read lately: a program's connections all begin with the same bytes, so the next client with
+/// them costs no reading and no allocation, and what its requests have in common is found by comparing pointers.
+#[derive(Default)]
+pub(crate) struct StartupPackets {
+    known: Recent<KnownPacket, MAX_PACKETS>,
+}
+
+struct KnownPacket {
+    bytes: Box<[u8]>,
+    request: Arc<StartupRequest>,
+    user: Arc<str>,
+}
+
+impl StartupPackets {
+    /// What these bytes request, and the user in it, if they are a packet that was read before and nothing else.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<(Arc<StartupRequest>, Arc<str>)> {
+        let known = self.known.iter().find(|known| *known.bytes == *bytes)?;
+        Some((known.request.clone(), known.user.clone()))
+    }
+
+    /// Remembers a packet that was read; returns its user.
+    pub(crate) fn remember(&mut self, bytes: &[u8], request: &Arc<StartupRequest>) -> Arc<str> {
+        let user: Arc<str> = request.user.as_str().into();
+        if bytes.len() <= MAX_LENGTH {
+            self.known.push(KnownPacket { bytes: bytes.into(), request: request.clone(), user: user.clone() });
+        }
+        user
+    }
+}
+
+/// The last few values of something, at most `MOST`, where a new one replaces the oldest. A lookup costs a look at each, so `MOST` is small.
+pub(super) struct Recent<T, const MOST: usize> {
+    values: Vec<T>,
+    /// The next to be replaced.
+    next: usize,
+}
+
+impl<T, const MOST: usize> Default for Recent<T, MOST> {
+    fn default() -> Self {
+        Recent { values: Vec::new(), next: 0 }
+    }
+}
+
+impl<T, const MOST: usize> Recent<T, MOST> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter()
+    }
+
+    /// Adds a value, in the place of the oldest if there is no room.
+    pub(super) fn push(&mut self, value: T) {
+        match self.values.get_mut(self.next) {
+            Some(oldest) => *oldest = value,
+            None => self.values.push(value),
+        }
+        self.next = (self.next + 1) % MOST;
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Recent::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_pgwire::put_front;
+    use weir_session::startup::{EncryptionRequests, FirstPacket, read};
+
+    fn packet(user: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_front::startup(&mut bytes, &[("user", user), ("database", "db")], 0);
+        bytes
+    }
+
+    #[test]
+    fn a_packet_is_found_by_all_of_its_bytes_and_the_oldest_is_forgotten() {
+        let mut packets = StartupPackets::default();
+        for i in 0..=MAX_PACKETS {
+            let bytes = packet(&format!("u{i}"));
+            let FirstPacket::Startup { request, .. } = read(&bytes, EncryptionRequests::Allowed) else { panic!() };
+            assert_eq!(*packets.remember(&bytes, &request), *request.user);
+        }
+        let found = |bytes: &[u8]| packets.find(bytes).map(|(request, user)| (request.user.clone(), user.to_string()));
+        assert_eq!(found(&packet("u0")), None);
+        assert_eq!(found(&packet("u8")), Some(("u8".to_owned(), "u8".to_owned())));
+        let mut longer = packet("u8");
+        longer.push(0);
+        assert_eq!((found(&longer), found(&packet("u8")[1..])), (None, None));
+        assert_eq!(packets.known.iter().count(), MAX_PACKETS);
+    }
 }

@@ -135,7 +135,7 @@ impl ServerSlot {
             connection: Connection::new(target, attempt, now),
             link: None,
             clock: LinkClock::new(now),
-            reading: Reading::of_server(),
+            reading: Reading::OF_SERVER,
             armed: Time::NEVER,
             cancels: 0,
             fatal_error: None,
@@ -287,7 +287,7 @@ impl ServerSlot {
 
     /// The server leaves this worker: nothing stops reading from it any more. Returns whether it had a timer.
     pub(crate) fn leaves_worker(&mut self) -> bool {
-        self.row.reading = Reading::of_server();
+        self.row.reading = Reading::OF_SERVER;
         std::mem::replace(&mut self.row.armed, Time::NEVER) != Time::NEVER
     }
 }
