@@ -29,6 +29,7 @@
 //! ```
 
 mod backoff;
+mod clients;
 mod dedicated;
 mod dedicated_servers;
 pub mod lending;

@@ -8,7 +8,6 @@ use weir_base::Time;
 use crate::backoff::Health;
 use crate::pool::Pool;
 use crate::state::{Login, RunState, State};
-use crate::table::Key;
 use crate::types::{CloseReason, Effect, RefuseReason};
 
 /// Up to this many servers and clients, debug builds walk the whole structure after each operation.
@@ -59,12 +58,6 @@ impl<P> Pool<P> {
             unreachable!("the closing list holds closing servers")
         };
         Some(self.close(key, reason))
-    }
-
-    pub(crate) fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
-        let server = self.servers.conn(key);
-        self.forget(key);
-        Effect::Close { server, reason }
     }
 
     fn login_ends(&self) -> Time {
@@ -172,6 +165,11 @@ impl<P> Pool<P> {
         }
         let ready = self.rate.ready(self.settings.connects_per_second);
         wanted.max(self.backoff.opens(!self.queue.is_empty())).max(self.declined_until).max(ready)
+    }
+
+    /// Whether a server that is opened now or soon would be of use; to be checked before a connect that was delayed.
+    pub fn wants_server(&self) -> bool {
+        self.run_state == RunState::Running && self.wanted() != Time::NEVER
     }
 
     /// From when on one more server is needed.

@@ -10,9 +10,7 @@ use crate::dedicated::{Dedicated, earlier};
 use crate::queue::Queue;
 use crate::state::{Login, RunState, Server, State};
 use crate::table::{Key, List, Table};
-use crate::types::{
-    Acquire, Ages, CloseReason, ConnectFailure, PoolSnapshot, RefuseReason, Release, ServerState, Settings,
-};
+use crate::types::{Ages, CloseReason, ConnectFailure, Effect, PoolSnapshot, Release, ServerState, Settings};
 
 /// The servers of one pair of database and user, and the clients that wait for them.
 ///
@@ -91,64 +89,6 @@ impl<P> Pool<P> {
         }
     }
 
-    /// A client needs a server. It must neither wait nor have one.
-    #[inline]
-    pub fn acquire(&mut self, client: ConnId, now: Time) -> Acquire {
-        if let Some(answer) = self.answer_at_once(client, now) {
-            return answer;
-        }
-        if self.settings.max_waiting > 0 && self.queue.len() >= self.settings.max_waiting {
-            return Acquire::Refused(RefuseReason::TooManyWaiting);
-        }
-        if self.queue.is_empty() {
-            // The declined connect may have been for no client in particular; a client is worth another try.
-            self.declined_until = self.declined_until.min(self.declined_pause);
-        }
-        // All duties depend on the oldest client, and on the oldest without a notice.
-        let concerns_duties = self.queue.is_empty() || self.queue.unnotified().is_none();
-        self.queue.push(client, now);
-        if concerns_duties {
-            self.deadline = self.deadline.min(self.waiting_ends());
-        }
-        Acquire::Queued
-    }
-
-    /// A client's server was lost before anything was sent to it, or the client has waited in another process. It takes
-    /// its place in the queue by its age; `waiting_since` is the moment of its [`Pool::acquire`].
-    pub fn requeue(&mut self, client: ConnId, waiting_since: Time, now: Time) -> Acquire {
-        if let Some(answer) = self.answer_at_once(client, now) {
-            return answer;
-        }
-        let notified = waiting_since.deadline(self.settings.query_wait_notify) <= now;
-        self.queue.insert_by_age(client, waiting_since, notified);
-        self.needs_poll = true;
-        Acquire::Queued
-    }
-
-    /// A linked server is clean again. Where the answer is [`Release::Next`], it is linked to that client.
-    pub fn release(&mut self, server: ConnId, proof: P, now: Time) -> Release {
-        self.give_back(server, proof, true, now)
-    }
-
-    /// A linked server to which nothing was sent is clean again: if it may be used only once, that use is still to
-    /// come.
-    pub fn release_unused(&mut self, server: ConnId, proof: P, now: Time) -> Release {
-        self.give_back(server, proof, !self.settings.server_lifetime.is_zero(), now)
-    }
-
-    fn give_back(&mut self, server: ConnId, proof: P, ages: bool, now: Time) -> Release {
-        let key = self.servers.find(server).expect("a released server is in the pool");
-        assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
-        self.linked -= 1;
-        let unwanted = self.unwanted(key).or_else(|| self.makes_room());
-        if let Some(reason) = unwanted.or_else(|| if ages { self.too_old(key, now) } else { None }) {
-            self.forget(key);
-            return Release::Close(reason);
-        }
-        let check = self.settings.checks && self.settings.server_check_delay.is_zero();
-        self.assign(key, proof, check, now)
-    }
-
     /// The engine began the connect that [`crate::Effect::Open`] requested; `handle` is the server's. Returns the
     /// client for which alone the server is opened, if there is one ([`Pool::acquire_dedicated`]).
     pub fn opening(&mut self, handle: ConnId, now: Time) -> Option<ConnId> {
@@ -224,15 +164,6 @@ impl<P> Pool<P> {
     pub fn ages(&self, server: ConnId) -> Ages {
         let key = self.servers.find(server).expect("a server that is lent is in the pool");
         Ages { connected_at: self.servers[key].connected_at, expires: self.servers[key].expires }
-    }
-
-    /// A lent server has been returned, clean, under a handle of its own. If the answer is [`Release::Next`], it is
-    /// linked to that client.
-    pub fn returned(&mut self, lent: ConnId, server: ConnId, proof: P, now: Time) -> Release {
-        let key = self.servers.find(lent).expect("a server that was lent is in the pool");
-        self.servers.rename(key, server);
-        self.needs_poll = true;
-        self.release(server, proof, now)
     }
 
     /// A server that another pool has lent to this one, clean. If it answers the request under way, that request must
@@ -368,16 +299,6 @@ impl<P> Pool<P> {
         self.run_state != RunState::Running && self.servers.len() == self.idle.len()
     }
 
-    /// Every present server is closed: an idle one and one that logs in now, a linked one when it is released.
-    pub fn reconnect(&mut self, _now: Time) {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.mark_idle_for_close(CloseReason::Reconnect);
-        self.mark_login_for_close(CloseReason::Reconnect);
-        // Clients that wait for a server that is linked now may have to be refused.
-        self.needs_poll = true;
-        self.mark_dedicated_for_close(CloseReason::Reconnect);
-    }
-
     /// Closes the idle servers and one that logs in.
     pub fn close_idle(&mut self) {
         self.mark_idle_for_close(CloseReason::Killed);
@@ -431,11 +352,6 @@ impl<P> Pool<P> {
     pub fn set_demand(&mut self, on: bool) {
         self.needs_poll |= self.demand != on;
         self.demand = on;
-    }
-
-    /// Whether a server that is opened now or soon would be of use; to be checked before a connect that was delayed.
-    pub fn wants_server(&self) -> bool {
-        self.run_state == RunState::Running && self.wanted() != Time::NEVER
     }
 
     /// The cause of failed logins has changed: the next one need not wait.
@@ -522,20 +438,6 @@ impl<P> Pool<P> {
         self.queue.iter().chain(self.dedicated.queue.iter())
     }
 
-    /// The refusal for a client that need not or must not wait.
-    #[inline]
-    fn answer_at_once(&mut self, client: ConnId, now: Time) -> Option<Acquire> {
-        match self.run_state {
-            RunState::Shut => Some(Acquire::Refused(RefuseReason::ShuttingDown)),
-            RunState::Paused | RunState::Suspended => None,
-            RunState::Running if !self.queue.is_empty() => None,
-            RunState::Running if !self.idle.is_empty() => {
-                self.link_idle(client, now).map(|(server, check)| Acquire::Granted { server, check })
-            }
-            RunState::Running => self.is_dead(now).then_some(Acquire::Refused(RefuseReason::ServerDown)),
-        }
-    }
-
     /// Links the next idle server, if there is one, to `client`.
     #[inline(always)]
     pub(crate) fn link_idle(&mut self, client: ConnId, now: Time) -> Option<(ConnId, bool)> {
@@ -549,7 +451,7 @@ impl<P> Pool<P> {
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
     #[inline(always)]
-    fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
+    pub(crate) fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
         if self.run_state == RunState::Running
             && let Some((client, since)) = self.queue.pop()
         {
@@ -567,7 +469,7 @@ impl<P> Pool<P> {
 
     /// Why a server that has just become free must be closed, its age aside.
     #[inline]
-    fn unwanted(&self, key: Key) -> Option<CloseReason> {
+    pub(crate) fn unwanted(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
         let reason = self.run_state.closes().or(stale.then_some(CloseReason::Reconnect));
         reason.or((self.excess() > 0).then_some(CloseReason::TooMany))
@@ -575,7 +477,7 @@ impl<P> Pool<P> {
 
     /// Whether a server that is released must be closed for its age; counts it as closed if so.
     #[inline]
-    fn too_old(&mut self, key: Key, now: Time) -> Option<CloseReason> {
+    pub(crate) fn too_old(&mut self, key: Key, now: Time) -> Option<CloseReason> {
         let used_once = self.settings.server_lifetime.is_zero();
         let old = used_once || (self.servers[key].expires <= now && self.next_expiry <= now);
         if old && !used_once {
@@ -655,13 +557,13 @@ impl<P> Pool<P> {
         }
     }
 
-    fn mark_idle_for_close(&mut self, reason: CloseReason) {
+    pub(crate) fn mark_idle_for_close(&mut self, reason: CloseReason) {
         while let Some(key) = self.idle.last() {
             self.mark_for_close(key, reason);
         }
     }
 
-    fn mark_login_for_close(&mut self, reason: CloseReason) {
+    pub(crate) fn mark_login_for_close(&mut self, reason: CloseReason) {
         if let Some(key) = self.login.begun() {
             self.mark_for_close(key, reason);
         }
@@ -673,6 +575,12 @@ impl<P> Pool<P> {
         self.servers[key].state = State::Closing(reason);
         self.servers.insert_before(&mut self.closing, key, None);
         self.needs_poll = true;
+    }
+
+    pub(crate) fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
+        let server = self.servers.conn(key);
+        self.forget(key);
+        Effect::Close { server, reason }
     }
 
     /// Forgets a server that is not linked, or is no longer counted so.

@@ -9,11 +9,14 @@
 //! (`shared`); changes of the shared part go to etcd.
 
 mod shared;
+mod state;
+
+pub(crate) use state::ConfigStore;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_admin::{
     Activity, Adopted, Author, BackendKey, BackendSignal, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest,
@@ -21,76 +24,20 @@ use weir_admin::{
 };
 use weir_base::Target;
 use weir_config::{
-    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, NotRestored, Operation, PoolConfig,
-    Restore, Severity, rewrite,
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, PoolConfig, Restore, Severity,
+    rewrite,
 };
 use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
 use crate::cluster::{Permit, Permits};
 use crate::replace::{ReplaceError, replace};
-use crate::shared_config::{Revised, Shared};
+use crate::shared_config::Shared;
 use crate::{activity, capacity, load, pool_test, readable_secrets};
+use state::{Current, Plan, Written, nowhere, other_shape, restored_text};
 
 /// Why a change of an ini stays in memory.
 const INI: &str = "a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it";
-
-/// The configuration's file, and the configuration in force.
-pub(crate) struct ConfigStore {
-    file: PathBuf,
-    /// Applies the command line to each configuration that is read.
-    adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
-    current: Mutex<Current>,
-    /// The configuration that a cluster's nodes share; none without a cluster.
-    shared: Option<Shared>,
-    /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
-    accounts: Mutex<Arc<Accounts>>,
-    /// The history of the configuration; none before serving.
-    versions: OnceLock<Versions>,
-    /// Connections beside the pools' servers.
-    permits: Permits,
-}
-
-struct Current {
-    /// The file's text as last read.
-    file: String,
-    /// The text in force: the file's, or its own part with the shared configuration.
-    text: String,
-    /// The shared revision in force, and the one before. It may be the end of the shared configuration.
-    running: Option<Revised>,
-    former: Option<Revised>,
-    /// Changes that are not in the file.
-    edits: Edits,
-    config: Arc<Config>,
-}
-
-impl Current {
-    /// The shared configuration in force.
-    fn shared(&self) -> Option<&Revised> {
-        self.running.as_ref().filter(|running| !running.settings.ended)
-    }
-}
-
-/// A change, prepared but not made.
-struct Plan {
-    /// All changes that would not be in the file, if it can't be written.
-    edits: Edits,
-    /// What is to be written.
-    text: Written,
-    /// The shared text after it, with its secrets in the clear; none where nodes share none, or nothing is written.
-    shared: Option<String>,
-    config: Arc<Config>,
-}
-
-/// Where the text of a change goes.
-enum Written {
-    /// Into the file: its new text.
-    File(String),
-    /// Into etcd: the new text of the shared configuration.
-    Shared(String),
-    /// The file can't be written; holds why.
-    Nowhere(String),
-}
 
 impl ConfigStore {
     /// Reads the file, and the shared configuration of its cluster, which `connect` reaches. The configuration is
@@ -304,13 +251,6 @@ impl ConfigStore {
         ChangeError::ChangedByHand(self.file.display().to_string())
     }
 
-    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
-        let mut config = load::load_changed(&self.file, text, edits)?;
-        config.warnings = readable_secrets::warnings(&config);
-        (self.adjust)(&mut config);
-        Ok(Arc::new(config))
-    }
-
     /// A connection beside a pool's servers, if nodes share that pool.
     fn permit(&self, pool: &str) -> Result<Option<Permit>, String> {
         let is_shared = self.in_force().shared_budget(pool).is_some();
@@ -320,10 +260,6 @@ impl ConfigStore {
     /// Connections beside the pools' servers.
     pub(crate) fn permits(&self) -> &Permits {
         &self.permits
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -398,10 +334,6 @@ fn preview(before: &Config, after: &Config) -> ChangePreview {
     ChangePreview { changes, differences, secrets: Vec::new() }
 }
 
-fn nowhere() -> Written {
-    Written::Nowhere("what is to be changed is in no section".to_owned())
-}
-
 /// The outline of the file with the changes that are not in it; or why there is none.
 fn outline(current: &Current) -> Result<String, String> {
     if current.config.format == FileFormat::Ini {
@@ -415,21 +347,6 @@ fn outline(current: &Current) -> Result<String, String> {
 fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError> {
     let text = rewrite(&current.text, &current.edits).ok_or_else(other_shape)?;
     restored_text(&text, restore)
-}
-
-fn other_shape() -> ChangeError {
-    ChangeError::Unfit("the file has another shape than this version".to_owned())
-}
-
-fn restored_text(text: &str, restore: &Restore) -> Result<String, ChangeError> {
-    weir_config::restore(text, restore).map_err(|why| match why {
-        NotRestored::Unreadable => other_shape(),
-        NotRestored::Secrets(keys) => ChangeError::SecretsNeeded(keys),
-        NotRestored::Places(keys) => ChangeError::Unfit(format!(
-            "{} names a place to read a secret from, or to send one to, which only the file may: change the file, and RELOAD",
-            keys.join(", ")
-        )),
-    })
 }
 
 /// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.

@@ -9,10 +9,13 @@
 //! With a ring the loop waits there, and epoll is one of the descriptors that the ring watches (see `ring_io`).
 //! Sockets are read only after all completions have been handled: so bytes stay in order.
 
+mod deliver;
 mod tls;
 
+pub(crate) use deliver::Worker;
+
 use std::cmp::Reverse;
-use std::io::{self, Error, ErrorKind};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -27,7 +30,7 @@ use crate::handler::Handler;
 use crate::listen::Listening;
 use crate::load::Load;
 use crate::mailbox::WorkerMessage;
-use crate::port::{self, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
+use crate::port::{self, EPOLL, MakeRing, Port, RING_SIZE};
 use crate::shared::Ending;
 use crate::slots::{NONE, Ready, Stage, WAKER, conn_of};
 
@@ -43,18 +46,6 @@ const UNHEARD: u32 = 64;
 const ACCEPTS: usize = 64;
 /// Messages handled in a round.
 const MESSAGES: usize = 64;
-
-/// One worker.
-pub(crate) struct Worker<B> {
-    pub(crate) handler: B,
-    pub(crate) scratch: Box<[u8]>,
-    /// Decrypted bytes of a turn; without memory until a connection is encrypted.
-    pub(crate) plain: Vec<u8>,
-    pub(crate) port: Port,
-    load: Load,
-    /// Makes the io_uring, if one is used.
-    ring: Option<MakeRing>,
-}
 
 impl<B: Handler> Worker<B> {
     pub(crate) fn new(handler: B, port: Port, ring: Option<MakeRing>) -> Self {
@@ -365,25 +356,6 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
-    /// A read returned no bytes: there are none now, or the other end has closed.
-    pub(crate) fn read_failed(&mut self, conn: ConnId, error: &Error) {
-        let Some(slot) = self.port.conns.get(conn) else { return };
-        match error.kind() {
-            ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(conn, Gone::Error),
-            ErrorKind::WouldBlock => {
-                slot.ready = Ready::Nothing;
-                if self.port.pace.is_on() {
-                    self.port.leave_pace(conn);
-                }
-            }
-            ErrorKind::Interrupted => self.port.enqueue(conn),
-            _ => {
-                slot.ready = Ready::Broken;
-                self.gone(conn, Gone::Error);
-            }
-        }
-    }
-
     /// Reads the connections whose last read did not reach the end, each once.
     fn read_again(&mut self) {
         for _ in 0..self.port.runnable.len() {
@@ -400,52 +372,6 @@ impl<B: Handler> Worker<B> {
                 self.turn(Input::Ending { conn });
             }
         }
-    }
-
-    pub(crate) fn gone(&mut self, conn: ConnId, cause: Gone) {
-        let Some(slot) = self.port.conns.get(conn) else { return };
-        let cause = if slot.ready == Ready::Broken { Gone::Error } else { cause };
-        self.port.pending.push_back(PendingInput::Closed(conn, cause));
-        self.deliver_pending();
-    }
-
-    /// One turn for an input other than bytes.
-    fn turn(&mut self, input: Input<'_>) {
-        self.handler.handle(self.port.now, input, &mut self.port);
-        self.port.finish(&[]);
-        self.deliver_pending();
-    }
-
-    #[inline]
-    pub(crate) fn deliver_pending(&mut self) {
-        while let Some(notice) = self.port.pending.pop_front() {
-            self.tell(notice);
-        }
-    }
-
-    /// Passes a pending input to the handler, unless it has closed the connection meanwhile.
-    fn tell(&mut self, notice: PendingInput) {
-        let port = &mut self.port;
-        let input = match notice {
-            PendingInput::Closed(conn, cause) if port.close_conn(conn, cause) => Input::Closed { conn, cause },
-            PendingInput::ConnectFailed(conn, error) if port.close_conn(conn, Gone::Error) => {
-                Input::ConnectFailed { conn, error }
-            }
-            PendingInput::Blocked(conn) if port.conns.live(conn).is_some() => Input::Blocked { conn },
-            PendingInput::Drained(conn) if port.conns.live(conn).is_some() => Input::Drained { conn },
-            PendingInput::Detached(conn) if port.conns.live(conn).is_some() => Input::Detached { conn },
-            PendingInput::Connected(conn, local, remote) if port.conns.live(conn).is_some() => {
-                Input::Connected { conn, local, remote }
-            }
-            PendingInput::Secured(conn, tls) if port.conns.live(conn).is_some() => Input::Secured { conn, tls },
-            PendingInput::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
-            PendingInput::TlsFailed(conn, error) if port.close_conn(conn, Gone::Error) => {
-                Input::TlsFailed { conn, error }
-            }
-            _ => return,
-        };
-        self.handler.handle(port.now, input, port);
-        port.finish(&[]);
     }
 
     /// Handles what the worker has sent itself before this round, and messages of others.

@@ -12,7 +12,7 @@ use weir_runtime::Reread;
 use crate::load::{self, NO_TOML};
 use crate::shared_config::{Revised, Settings, Shared, Status};
 
-use super::{ConfigStore, Current, Plan, Written};
+use super::state::{ConfigStore, Current, Plan, Written, nowhere, restored_text};
 
 impl Plan {
     /// An error if a secret would be in etcd in the clear.
@@ -123,14 +123,14 @@ impl ConfigStore {
         let Some(running) = current.shared() else { return Err(ChangeError::Fixed) };
         let shape = || ChangeError::Unfit("the cluster's configuration has another shape than this version".to_owned());
         if !weir_config::concerns_cluster(edit) {
-            return Ok(rewrite(&current.file, edits).map_or_else(super::nowhere, Written::File));
+            return Ok(rewrite(&current.file, edits).map_or_else(nowhere, Written::File));
         }
         let text = &running.settings.text;
         let text = match edit {
             // An earlier version of what the nodes share: this node's own part stays.
             Edit::Restore(restore) => {
                 let outline = weir_config::shared_part(&restore.outline).ok_or_else(shape)?;
-                super::restored_text(text, &Restore { outline, secrets: restore.secrets.clone() })?
+                restored_text(text, &Restore { outline, secrets: restore.secrets.clone() })?
             }
             edit => rewrite(text, &Edits::from(edit.clone())).ok_or_else(shape)?,
         };

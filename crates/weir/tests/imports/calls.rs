@@ -11,6 +11,8 @@ use super::{Imports, Sources, is_name, tokens};
 /// What the `impl` blocks of a file contain: by type, the methods that are defined and those that are called on `self`.
 #[derive(Default)]
 struct Methods {
+    /// The types that the file defines itself: those of another file with the same name are others.
+    own: BTreeSet<String>,
     defined: BTreeMap<String, BTreeSet<String>>,
     called: BTreeMap<String, BTreeSet<String>>,
 }
@@ -20,7 +22,8 @@ pub(crate) fn with_calls(sources: &Sources, imports: &mut Imports) {
     let methods: BTreeMap<&str, Methods> = sources.iter().map(|(file, code)| (file.as_str(), methods(code))).collect();
     for (file, own) in &methods {
         for (of_type, called) in &own.called {
-            let elsewhere = methods.iter().filter(|(other, _)| other != &file);
+            let is_other = |other: &Methods| own.own.contains(of_type) && other.own.contains(of_type);
+            let elsewhere = methods.iter().filter(|(other, its)| other != &file && !is_other(its));
             let defines = |other: &(&&str, &Methods)| {
                 other.1.defined.get(of_type).is_some_and(|defined| !defined.is_disjoint(called))
             };
@@ -38,6 +41,9 @@ pub(crate) fn methods_of(of_type: &str, sources: &Sources) -> BTreeSet<String> {
 fn methods(code: &str) -> Methods {
     let tokens = tokens(code);
     let mut methods = Methods::default();
+    for pair in tokens.windows(2).filter(|pair| matches!(pair[0].as_str(), "struct" | "enum")) {
+        methods.own.insert(pair[1].clone());
+    }
     let mut at = 0;
     while at < tokens.len() {
         at += 1;
