@@ -29,7 +29,6 @@ mod link;
 mod log;
 mod password_check;
 mod pause;
-mod pausing;
 mod pools;
 mod reading;
 mod replication;

@@ -53,12 +53,12 @@ impl Reading {
         self.reasons & self.stopping != 0
     }
 
-    /// Adds a reason. Returns whether that is a change, and whether reading stops with it.
+    /// Adds a reason. Returns whether reading stops with it.
     #[inline]
-    pub(crate) fn add(&mut self, reason: Reason) -> (bool, bool) {
-        let before = *self;
+    pub(crate) fn add(&mut self, reason: Reason) -> bool {
+        let was_paused = self.is_paused();
         self.reasons |= reason as u8;
-        (self.reasons != before.reasons, self.is_paused() && !before.is_paused())
+        !was_paused && self.is_paused()
     }
 
     /// Removes a reason. Returns whether reading continues with it.

@@ -7,7 +7,7 @@ use weir_session::{
     StatementMemory, StatementMessageCounts, WithoutCache, from_client,
 };
 
-use crate::link::statements::Statements;
+use crate::link::statements::{Fed, Statements};
 
 /// The most messages of a client that one turn reads: the smallest have five bytes, so a read of the runtime's may hold
 /// more than ten thousand, which would delay all other clients of the worker by a millisecond. What costs more than the
@@ -72,6 +72,7 @@ impl Sessions {
     #[inline]
     pub(crate) fn context<'a>(
         &'a mut self,
+        fed: &Fed<'_>,
         pool: &weir_config::PoolConfig,
         accepted: &'a mut PoolStatements,
         ahead: u32,
@@ -93,7 +94,7 @@ impl Sessions {
             client_pid: 0,
             max_pending_segments: ahead,
             max_messages: MAX_MESSAGES,
-            watch: self.statements.watch(),
+            watch: self.statements.watch(fed),
         }
     }
 

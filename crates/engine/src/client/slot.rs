@@ -12,7 +12,6 @@ use crate::cancel::key::CancelSecret;
 use crate::client_login::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::link::stream::Stream;
-use crate::pausing;
 use crate::port::Io;
 use crate::reading::{Reading, Reason};
 use crate::secured::Secured;
@@ -305,13 +304,17 @@ impl ClientSlot {
     /// The client is not read from, for this reason too.
     #[inline]
     pub(crate) fn pause<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        pausing::pause(&mut self.row.reading, reason, self.row.conn, io);
+        if self.row.reading.add(reason) {
+            io.pause(self.row.conn);
+        }
     }
 
     /// This reason not to read from the client is gone.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        pausing::resume(&mut self.row.reading, reason, self.row.conn, io);
+        if self.row.reading.has(reason) && self.row.reading.remove(reason) {
+            io.resume(self.row.conn);
+        }
     }
 
     /// The client has this server.

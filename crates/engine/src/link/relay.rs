@@ -11,7 +11,7 @@ use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{Cx, FollowUp};
 use crate::link::deadlines::{self, Progress};
-use crate::link::statements::Slow;
+use crate::link::statements::{Fed, Slow};
 use crate::link::wire::Wire;
 use crate::log;
 use crate::pools::PoolSlot;
@@ -35,7 +35,7 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
-    cx.sessions.statements.enter(cx.now, client.pool, &slot.name, &slot.user);
+    let fed = Fed { now: cx.now, pool: client.pool, database: &slot.name, user: &slot.user };
     let (conn, link) = (client.conn, client.link.unwrap_or(ConnId::NONE));
     let Some(session) = client.ready() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
@@ -43,7 +43,7 @@ pub(crate) fn feed_client<I: Io>(
     };
     let fed = {
         let mut wire = Wire::new(cx.io, conn, link, bytes, base);
-        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
+        let mut context = cx.sessions.context(&fed, &slot.config, &mut slot.accepted, ahead);
         let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
         let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();
@@ -119,13 +119,13 @@ pub(crate) fn feed_server<I: Io>(
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
-    cx.sessions.statements.enter(cx.now, server.pool, &slot.name, &slot.user);
+    let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
-        let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
+        let mut context = cx.sessions.context(&fed, &slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();

@@ -102,6 +102,14 @@ struct Application {
     run: u64,
 }
 
+/// Whose session is fed, and when.
+pub(crate) struct Fed<'a> {
+    pub(crate) now: Time,
+    pub(crate) pool: PoolIx,
+    pub(crate) database: &'a Arc<str>,
+    pub(crate) user: &'a Arc<str>,
+}
+
 /// One execution that took long.
 pub(crate) struct Slow<'a> {
     pub(crate) id: u64,
@@ -133,18 +141,12 @@ impl Statements {
         self.table.is_some()
     }
 
-    /// A session of this pool is fed.
+    /// A session of this pool is fed: what counts its statements.
     #[inline]
-    pub(crate) fn enter(&mut self, now: Time, pool: PoolIx, database: &Arc<str>, user: &Arc<str>) {
-        if let Some(table) = &mut self.table {
-            table.enter(now, pool, database, user);
-        }
-    }
-
-    /// What counts statements, for a session.
-    #[inline]
-    pub(crate) fn watch(&mut self) -> Option<&mut dyn StatementWatch> {
-        self.table.as_deref_mut().map(|table| table as &mut dyn StatementWatch)
+    pub(crate) fn watch(&mut self, fed: &Fed<'_>) -> Option<&mut dyn StatementWatch> {
+        let table = self.table.as_deref_mut()?;
+        table.enter(fed.now, fed.pool, fed.database, fed.user);
+        Some(table)
     }
 
     /// Whether a statement was executed in the last feeding.

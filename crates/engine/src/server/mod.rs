@@ -27,6 +27,7 @@ pub(crate) mod login_throttle;
 pub(crate) mod open;
 pub(crate) mod permits;
 pub(crate) mod probe;
+mod reading;
 pub(crate) mod slot;
 pub(crate) mod unresponsive;
 pub(crate) mod vanished;

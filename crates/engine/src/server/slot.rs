@@ -176,7 +176,7 @@ impl ServerSlot {
 impl ServerSlot {
     /// Why the server is not read from, to be changed.
     #[inline]
-    pub(crate) fn reading_mut(&mut self) -> &mut Reading {
+    pub(super) fn reading_mut(&mut self) -> &mut Reading {
         &mut self.row.reading
     }
 

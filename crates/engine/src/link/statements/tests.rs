@@ -12,11 +12,16 @@ fn table(capacity: u32) -> Statements {
 }
 
 fn enter(statements: &mut Statements, ix: PoolIx, database: &str) {
-    statements.enter(Time::START, ix, &database.into(), &"joe".into());
+    statements.watch(&Fed { now: Time::START, pool: ix, database: &database.into(), user: &"joe".into() });
+}
+
+/// What counts for the pool that was entered.
+fn watch(statements: &mut Statements) -> &mut dyn StatementWatch {
+    statements.table.as_deref_mut().expect("on")
 }
 
 fn run(statements: &mut Statements, text: &str, took: u64) -> StatementId {
-    let Some(watch) = statements.watch() else { panic!("on") };
+    let watch = watch(statements);
     let statement = watch.id_of(text.as_bytes());
     watch.executed(Executed { statement, failed: false, rows: 1, bytes: 10 });
     statements.record(ConnId::NONE, (took, 0), "psql", 0, |_| {});
@@ -78,12 +83,12 @@ fn a_full_table_keeps_the_statements_with_the_most_time_and_says_how_much_it_may
 #[test]
 fn a_statement_that_still_runs_keeps_its_place_and_an_answer_to_a_lost_one_counts_nowhere() {
     let mut statements = table(3);
-    let running = statements.watch().expect("on").id_of(b"select slow()");
+    let running = watch(&mut statements).id_of(b"select slow()");
     let mut last = StatementId::NONE;
     for light in 0..100 {
         last = run(&mut statements, &format!("select * from light_{light}"), 1);
     }
-    let watch = statements.watch().expect("on");
+    let watch = watch(&mut statements);
     watch.executed(Executed { statement: running, failed: true, rows: 0, bytes: 0 });
     watch.executed(Executed { statement: StatementId(last.0 + (1 << 16)), failed: true, rows: 0, bytes: 0 });
     statements.record(ConnId::NONE, (2_000_000, 5), "", 1, |slow| {
@@ -99,7 +104,7 @@ fn the_memory_of_an_entry_is_bounded_whatever_its_text_and_its_clients() {
     let mut statements = table(2);
     let names: Vec<String> = (0..100).map(|n| format!("{n}{}", "é".repeat(1000))).collect();
     for name in &names {
-        let watch = statements.watch().expect("on");
+        let watch = watch(&mut statements);
         let statement = watch.id_of(format!("select {}", "é, b,".repeat(5000)).as_bytes());
         watch.executed(Executed { statement, failed: false, rows: 0, bytes: 0 });
         statements.record(ConnId::NONE, (1, 0), name, 0, |_| {});
