@@ -493,8 +493,8 @@ class World:
         view = seen.view()
         pool = view["pools"][0]
         shares = {share["node"]: share["share"] for share in pool["shares"]}
-        print("  ", view["node"], view["standing"], pool["name"], pool["budget"], shares, flush=True)
-        if (view["cluster"], view["node"], view["standing"], pool["budget"]) != ("chaos", seen.name, "member", BUDGET) \
+        print("  ", view["node"], view["member_state"], pool["name"], pool["budget"], shares, flush=True)
+        if (view["cluster"], view["node"], view["member_state"], pool["budget"]) != ("chaos", seen.name, "member", BUDGET) \
                 or sum(shares.values()) > BUDGET or set(shares) != set(members):
             failures.append(f"the API shows {view}")
         table = subprocess.run([f"{POSTGRES}/psql", "-h", seen.space.address, "-p", "6432", "-U", "viewer", "-At", "-d", "weir", "-c",

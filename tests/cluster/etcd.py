@@ -68,9 +68,9 @@ class Node:
             wait_for(self.port)
             wait_for(self.web)
 
-    def standing(self):
+    def member_state(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/api/v1/cluster", timeout=10) as answer:
-            return json.load(answer)["standing"]
+            return json.load(answer)["member_state"]
 
     def stop(self):
         self.process.terminate()
@@ -103,7 +103,7 @@ def run():
     etcd = Etcd()
     print(f"an etcd with TLS and client certificates runs in {folder}", flush=True)
     one = Node("one", etcd, CA, *OWN)
-    within("a node with a certificate is a member", 10, lambda: one.standing() == "member", one.log)
+    within("a node with a certificate is a member", 10, lambda: one.member_state() == "member", one.log)
     refused(etcd, "without a certificate", [CA], ["cert_file"])
     refused(etcd, "with a certificate of another authority", [CA, 'cert_file = "stranger.crt"', 'key_file = "stranger.key"'],
             ["cert_file"])
@@ -131,13 +131,13 @@ def run():
     etcd.ask("auth/user/grant", user="weir", role="weir")
     etcd.ask("auth/user/add", name="guest", password=PASSWORD)
     etcd.ask("auth/enable")
-    within("the node without a user loses its lease", 20, lambda: one.standing() != "member", one.log)
+    within("the node without a user loses its lease", 20, lambda: one.member_state() != "member", one.log)
     check("its log says why", "user name is empty" in one.log(), one.log())
     one.process.kill()
     one.process.wait()
     login = ['user = "weir"', 'password_file = "password"']
     two = Node("two", etcd, CA, *OWN, *login)
-    within("a node with user and password is a member", 10, lambda: two.standing() == "member", two.log)
+    within("a node with user and password is a member", 10, lambda: two.member_state() == "member", two.log)
     refused(etcd, "with another password", [CA, *OWN, 'user = "weir"', 'password_file = "wrong"'], ["authentication failed"])
     refused(etcd, "as a user without rights", [CA, *OWN, 'user = "guest"', 'password_file = "password"'], ["permission denied"])
     refused(etcd, "with a user, and without a certificate", [CA, *login], ["cert_file"])
@@ -147,7 +147,7 @@ def run():
     code, out, error = weir("apply", f"{folder}/pools.toml", "--node", two.file)
     check("a configuration is applied", code == 0 and "node two runs it" in out, (code, out, error))
     three = Node("three", etcd, CA, *OWN, *login)
-    within("another node has it", 10, lambda: three.standing() == "member" and "revision" in weir(two.file)[1], three.log)
+    within("another node has it", 10, lambda: three.member_state() == "member" and "revision" in weir(two.file)[1], three.log)
     found = etcd.ask("kv/range", by="root", key="AA==", range_end="AA==", keys_only=True).get("kvs", [])
     keys = [base64.b64decode(entry["key"]).decode() for entry in found]
     check("all keys are below the prefix that the role has", keys and all(key.startswith("/weir/secure/") for key in keys), keys)
@@ -156,14 +156,14 @@ def run():
     etcd.restart()
     time.sleep(5)
     for node in (two, three):
-        within(f"{node.name} has logged in again", 15, lambda: node.standing() == "member", node.log)
+        within(f"{node.name} has logged in again", 15, lambda: node.member_state() == "member", node.log)
     etcd.ask("auth/user/add", by="root", name="another", password="one")
     etcd.ask("auth/user/revoke", by="root", name="weir", role="weir")
-    within("a node whose user has no rights any more loses its lease", 20, lambda: two.standing() != "member", two.log)
+    within("a node whose user has no rights any more loses its lease", 20, lambda: two.member_state() != "member", two.log)
     check("its log says so", "permission denied" in two.log(), two.log())
     etcd.ask("auth/user/grant", by="root", user="weir", role="weir")
     for node in (two, three):
-        within(f"{node.name} is a member again, without a restart", 15, lambda: node.standing() == "member", node.log)
+        within(f"{node.name} is a member again, without a restart", 15, lambda: node.member_state() == "member", node.log)
     check("both end in order", (two.stop(), three.stop()) == (0, 0))
     check("no password is in a log", all(PASSWORD not in log_of(name) for name in ("one", "two", "three", "etcd")))
 

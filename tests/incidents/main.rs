@@ -8,11 +8,11 @@
 //! PgBouncer 1.18, or against Weir with its guard off, and must fail there. Those tests begin with `without_…` or name
 //! the other pooler.
 
+mod before_login;
 mod cancels;
 mod console;
 mod cuts;
 mod encryption;
-mod entry;
 mod hostile;
 mod leftovers;
 mod lookups;

@@ -29,6 +29,7 @@ macro_rules! everywhere {
     };
 }
 
+mod access_rules;
 mod auth_query;
 mod autodb;
 mod behaviours;
@@ -43,7 +44,6 @@ mod dblink;
 mod death;
 mod defaults;
 mod dirty;
-mod entry;
 mod extended;
 mod health;
 mod holding;
@@ -59,6 +59,7 @@ mod parameters;
 mod passwords;
 mod peering;
 mod pgbench;
+mod pool_tests;
 mod queries;
 mod reload;
 mod replication;
@@ -75,7 +76,6 @@ mod statements;
 mod strangers;
 mod tls;
 mod top_statements;
-mod trial;
 mod upgrade;
 mod waiting;
 mod web;

@@ -115,20 +115,20 @@ fn a_change_by_advice_that_did_not_help_is_taken_back_and_the_audit_has_it() {
         let applied = within(TIMEOUT, "advice can be applied", || {
             thread::sleep(Duration::from_millis(500));
             match api.ask("POST", "/api/v1/advice/app/apply", "{\"watch_seconds\": 10}") {
-                (200, trial) => Ok(serde_json::from_str::<Value>(&trial).unwrap()),
+                (200, applied) => Ok(serde_json::from_str::<Value>(&applied).unwrap()),
                 other => Err(other),
             }
         });
         assert_eq!((&applied["state"], &applied["before"]["size"]), (&"watched".into(), &2.into()), "{applied}");
         assert!(api.get("/api/v1/pools/app")["size"].as_u64() > Some(2));
         assert_eq!(api.ask("POST", "/api/v1/advice/app/apply", "{}").0, 409, "one at a time");
-        let trial = within(TIMEOUT, "it is compared", || {
+        let applied = within(TIMEOUT, "it is compared", || {
             thread::sleep(Duration::from_millis(500));
-            let trial = api.get("/api/v1/advice")["trials"][0].clone();
-            if trial["state"] == "watched" { Err(trial) } else { Ok(trial) }
+            let applied = api.get("/api/v1/advice")["applied"][0].clone();
+            if applied["state"] == "watched" { Err(applied) } else { Ok(applied) }
         });
         ended.store(true, Ordering::Relaxed);
-        assert_eq!(trial["state"], "taken_back", "{trial}");
+        assert_eq!(applied["state"], "taken_back", "{applied}");
     });
     assert_eq!(api.get("/api/v1/pools/app")["size"], 2);
     let audit = api.get("/api/v1/audit").to_string();

@@ -64,10 +64,10 @@ impl Stage {
         page["versions"].as_array().unwrap().clone()
     }
 
-    fn rehearse(&self, number: u64, body: &Value) -> Value {
-        let (status, rehearsal) = self.ask("POST", &format!("/api/v1/config/versions/{number}/rehearse"), body);
-        assert_eq!(status, 200, "{rehearsal}");
-        rehearsal
+    fn preview(&self, number: u64, body: &Value) -> Value {
+        let (status, preview) = self.ask("POST", &format!("/api/v1/config/versions/{number}/preview"), body);
+        assert_eq!(status, 200, "{preview}");
+        preview
     }
 
     fn restore(&self, number: u64, body: &Value) -> (u16, Value) {
@@ -109,9 +109,9 @@ fn each_change_is_a_version_with_its_author_and_a_roll_back_disconnects_no_clien
     assert_eq!(of(1, "changes"), json!([{ "object": "pool app", "key": "size", "old": "2", "new": "7" }]));
     assert_eq!((of(2, "via"), of(2, "restorable")), ("start".into(), true.into()));
 
-    let rehearsal = stage.rehearse(1, &json!({}));
-    assert_eq!(rehearsal["text"], "This will disconnect nobody.");
-    assert_eq!((stage.present_size(), rehearsal["latest"].clone()), (7.into(), 3.into()), "nothing has changed");
+    let preview = stage.preview(1, &json!({}));
+    assert_eq!(preview["text"], "This will disconnect nobody.");
+    assert_eq!((stage.present_size(), preview["latest"].clone()), (7.into(), 3.into()), "nothing has changed");
     let (status, answer) = stage.restore(1, &json!({ "latest": 3 }));
     assert_eq!((status, stage.present_size()), (200, 2.into()), "{answer}");
     client.query("SELECT 2").unwrap();
@@ -157,16 +157,16 @@ fn a_pool_that_is_gone_comes_back_with_its_secret_given_again_only() {
     )
     .unwrap();
     client.query("SELECT 1").unwrap();
-    let text = stage.rehearse(1, &json!({}))["text"].clone();
+    let text = stage.preview(1, &json!({}))["text"].clone();
     assert_eq!(text, "This will disconnect 1 client: it deletes pool shop.");
     assert_eq!(stage.ask("DELETE", "/api/v1/pools/shop", &Value::Null).0, 200);
     stage.versions(3);
-    let rehearsal = stage.rehearse(2, &json!({}));
-    assert_eq!(rehearsal["secrets_needed"], json!(["pools.shop.password"]), "{rehearsal}");
+    let preview = stage.preview(2, &json!({}));
+    assert_eq!(preview["secrets_needed"], json!(["pools.shop.password"]), "{preview}");
     let (status, refused) = stage.restore(2, &json!({}));
     assert_eq!((status, &refused["key"]), (400, &"pools.shop.password".into()), "{refused}");
     let given = json!({ "secrets": { "pools.shop.password": users::APP.password } });
-    assert_eq!(stage.rehearse(2, &given)["added"], json!(["shop"]));
+    assert_eq!(stage.preview(2, &given)["added"], json!(["shop"]));
     let (status, answer) = stage.restore(2, &given);
     assert_eq!(status, 200, "{answer}");
     let params = stage.site.weir().params(users::APP.name, "shop").password(users::APP.password);

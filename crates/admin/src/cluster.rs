@@ -10,7 +10,7 @@ pub struct ClusterView {
     /// The name of this node.
     pub node: String,
     /// What this node does: `joining`, `name in use`, `member` or `floor`.
-    pub standing: &'static str,
+    pub member_state: &'static str,
     /// The revision of the cluster's configuration that this node runs; 0: its own file only.
     pub config: i64,
     /// The newer revision that this node has refused, and why; empty: none.
@@ -28,8 +28,8 @@ impl ClusterView {
     /// Why this process may open no server connection of a pool that nodes share, and clients can't be served; `None`:
     /// it may.
     pub fn obstacle(&self) -> Option<String> {
-        let ClusterView { cluster, node, standing, .. } = self;
-        let has_name = *standing == ClusterView::NAME_IN_USE;
+        let ClusterView { cluster, node, member_state, .. } = self;
+        let has_name = *member_state == ClusterView::NAME_IN_USE;
         has_name.then(|| format!("another process has this node's name \"{node}\" in the cluster \"{cluster}\""))
     }
 }

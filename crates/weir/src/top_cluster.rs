@@ -36,7 +36,8 @@ fn lines(answer: &Value, most: usize) -> Vec<String> {
     if cluster.is_empty() {
         return vec!["this Weir shares no pools with others: set [cluster] etcd".to_owned()];
     }
-    let mut lines = vec![format!("cluster {cluster} as {node} sees it: {}", text(answer, "standing")), String::new()];
+    let mut lines =
+        vec![format!("cluster {cluster} as {node} sees it: {}", text(answer, "member_state")), String::new()];
     lines.extend(nodes(answer));
     lines.push(String::new());
     lines.extend(pools(answer, most));
@@ -138,7 +139,7 @@ mod tests {
             pool("rest", vec![]),
         ];
         let nodes = [node("a", 9, ""), node("b", 7, "revision 9: no file\u{1b}[2J"), node("c", 7, "")];
-        let answer = json!({"cluster": "demo", "node": "a", "standing": "member", "nodes": nodes, "pools": pools});
+        let answer = json!({"cluster": "demo", "node": "a", "member_state": "member", "nodes": nodes, "pools": pools});
         let lines = lines(&answer, 2);
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(lines[0], "cluster demo as a sees it: member");
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn without_a_cluster_a_line_says_what_to_set() {
-        let none = json!({"cluster": "", "node": "", "standing": "", "nodes": [], "pools": []});
+        let none = json!({"cluster": "", "node": "", "member_state": "", "nodes": [], "pools": []});
         assert_eq!(lines(&none, 20), ["this Weir shares no pools with others: set [cluster] etcd"]);
     }
 }

@@ -148,7 +148,7 @@ export interface Status {
 export interface Cluster {
   cluster: string;
   node: string;
-  standing: '' | 'joining' | 'name in use' | 'member' | 'floor';
+  member_state: '' | 'joining' | 'name in use' | 'member' | 'floor';
   config_revision: number;
   config_refused: string;
   nodes: ClusterNode[];
@@ -350,7 +350,7 @@ interface Waits {
 }
 
 /** A change that advice made. */
-export interface Trial {
+export interface AppliedChange {
   pool: string;
   change: PoolConfig;
   before: PoolConfig;

@@ -1,8 +1,8 @@
 //! The twenty behaviours that re-implementations of PgBouncer get wrong, each by its number, with a `pgbouncer.ini` and
 //! a real PostgreSQL. The table in docs/pgbouncer.md names these tests; a test of that page compares both.
 
+mod authentication;
 mod cancels;
-mod entry;
 mod links;
 mod operations;
 mod replies;

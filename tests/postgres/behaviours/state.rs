@@ -128,9 +128,9 @@ fn behaviour_05_a_failing_set_fails_the_client() {
 
 #[test]
 fn behaviour_05_nothing_is_set_on_a_connection_of_auth_query() {
-    let ini = super::entry::asking().set("default_pool_size", 1);
+    let ini = super::authentication::asking().set("default_pool_size", 1);
     let (site, tap) = tapped(ini);
-    super::entry::lookup(&site);
+    super::authentication::lookup(&site);
     let params = site.params_of(users::OTHER).option("TimeZone", "Asia/Tokyo").option("application_name", "asks");
     let mut client = Connection::connect(&params.timeout(TIMEOUT)).unwrap();
     assert_eq!(client.value("SHOW TimeZone").unwrap().as_deref(), Some("Asia/Tokyo"));

@@ -4,10 +4,10 @@
 mod common;
 
 mod auth_query;
-mod away;
+mod client_login;
 mod console;
 mod control;
-mod entry;
+mod down_servers;
 mod holding;
 mod lending;
 mod links;

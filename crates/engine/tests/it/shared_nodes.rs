@@ -246,8 +246,8 @@ fn a_client_of_a_process_whose_node_name_another_one_has_is_told_so() {
     let pool = Arc::make_mut(config.pools.get_mut("db").expect("the pool"));
     pool.limits.query_wait_timeout = Span::from_secs(5);
     let mut world = World::new(config);
-    let standing = ClusterView::NAME_IN_USE;
-    let view = ClusterView { cluster: "c".into(), node: "one".into(), standing, ..ClusterView::default() };
+    let member_state = ClusterView::NAME_IN_USE;
+    let view = ClusterView { cluster: "c".into(), node: "one".into(), member_state, ..ClusterView::default() };
     let limits = SharedLimits { view: Arc::new(view), ..SharedLimits::default() };
     world.input(Input::ControlRequest { number: 1, request: ControlRequest::SetShared(limits) });
     let ann = world.arrival("ann", "db");

@@ -41,7 +41,7 @@ pub(crate) struct All {
     /// What sizes finished work needs.
     advice: Vec<Advice>,
     /// Changes that advice made.
-    trials: Vec<AppliedChange>,
+    applied: Vec<AppliedChange>,
 }
 
 /// An incident, in short.
@@ -62,17 +62,17 @@ pub(crate) async fn advice(
     State(watch): State<Watch>,
     State(pool_tests): State<PoolTests>,
     State(activity_probe): State<ActivityProbe>,
-    State(trials): State<AppliedAdvice>,
+    State(applied): State<AppliedAdvice>,
 ) -> Result<Json<All>, ApiError> {
     let (report, config) = workers.report().await?;
     let live = current(&workers, &activity_probe, &report, &config, |_| true).await?;
     let mut advice = Vec::new();
     for name in watch.kept().await? {
-        if !live.iter().any(|incident| incident.pool == name) && !trials.watches(&name) {
+        if !live.iter().any(|incident| incident.pool == name) && !applied.watches(&name) {
             advice.extend(sizing(&watch, &pool_tests, &config, name).await?);
         }
     }
-    Ok(Json(All { live: live.into_iter().map(Live::of).collect(), advice, trials: trials.list() }))
+    Ok(Json(All { live: live.into_iter().map(Live::of).collect(), advice, applied: applied.list() }))
 }
 
 /// What finished work says about a pool's size.
@@ -113,7 +113,7 @@ pub(crate) async fn apply(
     changer: Changer,
     State(watch): State<Watch>,
     State((pool_tests, activity_probe)): State<(PoolTests, ActivityProbe)>,
-    State(trials): State<AppliedAdvice>,
+    State(applied): State<AppliedAdvice>,
     Name(name): Name,
     wanted: Result<Json<Wanted>, JsonRejection>,
 ) -> Result<Json<AppliedChange>, ApiError> {
@@ -121,26 +121,26 @@ pub(crate) async fn apply(
     let watched = within("watch_seconds", watch_seconds.unwrap_or(WATCHED), LONGEST_WATCH)?.max(SHORTEST_WATCH);
     let (report, config) = changer.workers.report().await?;
     let live = current(&changer.workers, &activity_probe, &report, &config, |pool| pool == name).await?;
-    let said = match live.is_empty() && !trials.watches(&name) {
+    let said = match live.is_empty() && !applied.watches(&name) {
         true => sizing(&watch, &pool_tests, &config, name.clone()).await?,
         false => None,
     };
     let change = said.and_then(Advice::into_change).ok_or(ApiError::NoAdvice)?;
-    trials.apply(&name, change, Duration::from_secs(watched), changer.author).await.map(Json)
+    applied.apply(&name, change, Duration::from_secs(watched), changer.author).await.map(Json)
 }
 
 /// `POST /api/v1/advice/{name}/undo`.
 pub(crate) async fn undo(
     changer: Changer,
-    State(trials): State<AppliedAdvice>,
+    State(applied): State<AppliedAdvice>,
     Name(name): Name,
 ) -> Result<StatusCode, ApiError> {
-    trials.undo(&name, changer.author).await.map(|()| StatusCode::NO_CONTENT)
+    applied.undo(&name, changer.author).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/v1/advice/{name}/keep`.
-pub(crate) async fn keep(State(trials): State<AppliedAdvice>, Name(name): Name) -> Result<StatusCode, ApiError> {
-    trials.keep(&name).map(|()| StatusCode::NO_CONTENT)
+pub(crate) async fn keep(State(applied): State<AppliedAdvice>, Name(name): Name) -> Result<StatusCode, ApiError> {
+    applied.keep(&name).map(|()| StatusCode::NO_CONTENT)
 }
 
 impl Live {

@@ -255,7 +255,7 @@ impl AppliedAdvice {
     async fn written(&self, pool: &str) -> Result<Map<String, Value>, ApiError> {
         let (_, config) = self.workers.report().await?;
         let written = weir_config::pool_keys(&config, pool).ok_or(ApiError::Unknown("pool", pool.to_owned()))?;
-        // Only the keys of a trial are taken from it.
+        // Only the keys that were changed are taken from it.
         Ok(body::written(written, Reader(WebRole::Viewer)))
     }
 

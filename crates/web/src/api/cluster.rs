@@ -14,7 +14,7 @@ use crate::figures::seconds;
 pub(crate) struct Cluster {
     cluster: String,
     node: String,
-    standing: &'static str,
+    member_state: &'static str,
     config_revision: i64,
     config_refused: String,
     nodes: Vec<Node>,
@@ -77,7 +77,7 @@ fn body(view: &ClusterView) -> Cluster {
     Cluster {
         cluster: view.cluster.clone(),
         node: view.node.clone(),
-        standing: view.standing,
+        member_state: view.member_state,
         config_revision: view.config,
         config_refused: view.refused.clone(),
         nodes: view.nodes.iter().map(node).collect(),

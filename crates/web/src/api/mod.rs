@@ -78,7 +78,7 @@ struct App {
     pool_tests: PoolTests,
     activity_probe: ActivityProbe,
     capacities: Capacities,
-    trials: AppliedAdvice,
+    applied: AppliedAdvice,
     probe: Probe,
     version: &'static str,
     watch: Watch,
@@ -108,7 +108,7 @@ handlers_take! {
     pool_tests: PoolTests,
     activity_probe: ActivityProbe,
     capacities: Capacities,
-    trials: AppliedAdvice,
+    applied: AppliedAdvice,
     probe: Probe,
     workers: Workers,
     watch: Watch,
@@ -157,7 +157,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/config/pending", VIEWER, ADMIN, get(versions::pending)),
         ("/api/v1/config/versions", VIEWER, ADMIN, get(versions::list)),
         ("/api/v1/config/versions/{number}", VIEWER, ADMIN, get(versions::one)),
-        ("/api/v1/config/versions/{number}/rehearse", VIEWER, ADMIN, post(versions::preview)),
+        ("/api/v1/config/versions/{number}/preview", VIEWER, ADMIN, post(versions::preview)),
         ("/api/v1/config/versions/{number}/restore", VIEWER, ADMIN, post(versions::restore)),
         ("/api/v1/pool-keys", VIEWER, ADMIN, get(process::pool_keys)),
         ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
@@ -230,7 +230,7 @@ pub(crate) fn router(
     let pool_tests = PoolTests::new(config.clone());
     let capacities = Capacities::new(config.clone());
     let probe = Probe::new(workers.clone());
-    let trials = AppliedAdvice::new(workers.clone(), watch.clone(), audit.clone());
+    let applied = AppliedAdvice::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
@@ -257,7 +257,7 @@ pub(crate) fn router(
             pool_tests,
             activity_probe,
             capacities,
-            trials,
+            applied,
             probe,
             version,
             watch,
@@ -300,5 +300,14 @@ mod tests {
         let described: BTreeSet<&str> =
             description["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
         assert_eq!(described, paths().into_iter().map(|(path, ..)| path).collect());
+    }
+
+    #[test]
+    fn each_schema_of_the_description_is_there_once() {
+        let (_, schemas) = include_str!("openapi.json").split_once("\"schemas\": {").expect("schemas");
+        let mut known = BTreeSet::new();
+        let names = schemas.lines().filter(|line| line.starts_with("   \""));
+        let twice: Vec<&str> = names.filter(|name| !known.insert(*name)).collect();
+        assert!(twice.is_empty() && known.len() > 50, "{twice:?}");
     }
 }

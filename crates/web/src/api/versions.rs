@@ -146,7 +146,7 @@ struct Disconnected {
     clients: u32,
 }
 
-/// `POST /api/v1/config/versions/{number}/rehearse`.
+/// `POST /api/v1/config/versions/{number}/preview`.
 pub(crate) async fn preview(
     State(versions): State<Versions>,
     State(config): State<Arc<dyn ConfigAccess>>,

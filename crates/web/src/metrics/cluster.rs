@@ -21,7 +21,7 @@ const GAUGES: [Gauge; 4] = [
 /// At most `most` pools.
 pub(super) fn encode(view: &ClusterView, most: usize, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "Whether this node's lease is valid";
-    let member = u32::from(view.standing == "member");
+    let member = u32::from(view.member_state == "member");
     let mut family = to.encode_descriptor("weir_cluster_member", help, None, MetricType::Gauge)?;
     let labels = [("cluster", escaped(&view.cluster)), ("node", escaped(&view.node))];
     family.encode_family(&labels)?.encode_gauge(&member)?;

@@ -237,7 +237,7 @@ impl Round {
         self.send_limits();
         self.grant_permits();
         self.speak();
-        self.report_standing();
+        self.report_member_state();
     }
 
     /// Reads the configuration, and what the pools use.
@@ -523,7 +523,7 @@ impl Round {
         self.rests = rest.is_some();
     }
 
-    fn report_standing(&mut self) {
+    fn report_member_state(&mut self) {
         let member_state = self.node.member_state(self.handle.now());
         if self.member_state != Some(member_state) {
             self.log(format!("cluster: this node {}", words(member_state)));

@@ -21,15 +21,15 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
         budget: record.budget,
         shares: record.nodes.iter().map(|(node, entry)| share(node, entry, unchanged)).collect(),
     };
-    let standing = node.member_state(now);
+    let member_state = node.member_state(now);
     let member = |(name, member, unchanged): (&str, &Member, Span)| {
-        let own = name == rules.node && standing == MemberState::Member;
+        let own = name == rules.node && member_state == MemberState::Member;
         ClusterNode {
             name: name.to_owned(),
             version: member.version.clone(),
             config: member.config,
             refused: member.refused.clone(),
-            state: match standing {
+            state: match member_state {
                 _ if own => "member",
                 MemberState::NameInUse if name == rules.node => ClusterView::NAME_IN_USE,
                 _ => state(member, unchanged, rules.lease),
@@ -41,7 +41,7 @@ pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
     ClusterView {
         cluster: rules.name.clone(),
         node: rules.node.clone(),
-        standing: word(standing),
+        member_state: word(member_state),
         config: node.member().config,
         refused: node.member().refused.clone(),
         nodes: node.members(now).map(member).collect(),
@@ -61,8 +61,8 @@ fn state(member: &Member, unchanged: Span, lease: Span) -> &'static str {
     }
 }
 
-fn word(standing: MemberState) -> &'static str {
-    match standing {
+fn word(member_state: MemberState) -> &'static str {
+    match member_state {
         MemberState::Joining => "joining",
         MemberState::NameInUse => ClusterView::NAME_IN_USE,
         MemberState::Member => "member",
