@@ -21,7 +21,7 @@ CREATE VIEW @.v AS SELECT id, a FROM @.t WHERE a > 1;
 CREATE FUNCTION @.fail(code text, what text) RETURNS int LANGUAGE plpgsql AS
   $$ BEGIN RAISE EXCEPTION '%', what USING ERRCODE = code, DETAIL = 'in detail', HINT = 'a hint', TABLE = 'tt', CONSTRAINT = 'cc'; END $$;
 CREATE FUNCTION @.note(n int) RETURNS int LANGUAGE plpgsql AS
-  $$ BEGIN RAISE NOTICE 'noted %', n; RAISE WARNING 'warned %', n USING ERRCODE = '01234'; RAISE INFO 'told'; RETURN n; END $$;
+  $$ BEGIN RAISE NOTICE 'noted %', n; RAISE WARNING 'warned %', n USING ERRCODE = '01234'; RAISE INFO 'replies'; RETURN n; END $$;
 CREATE FUNCTION @.caught(n int) RETURNS text LANGUAGE plpgsql AS
   $$ BEGIN RETURN (10 / n)::text; EXCEPTION WHEN division_by_zero THEN RETURN SQLSTATE; END $$;
 CREATE FUNCTION @.many(n int) RETURNS SETOF @.pair LANGUAGE sql AS

@@ -56,10 +56,10 @@ fn executions(count: usize) -> Batch {
 /// The columns, the result and the plan of the statement. Whether the plan is for this value or for all does not count.
 fn seen(client: &mut Connection) -> Vec<String> {
     let batch = Batch::new().describe_statement("p").bind("", "p", &["5"]).describe_portal("").execute("", 0).sync();
-    let mut told = ask(client, &batch, 1);
+    let mut replies = ask(client, &batch, 1);
     let plan = ask(client, &Batch::new().query("EXPLAIN (COSTS OFF) EXECUTE p(5)"), 1);
-    told.extend(plan.into_iter().map(|line| line.replace("= $1)", "= 5)")));
-    told
+    replies.extend(plan.into_iter().map(|line| line.replace("= $1)", "= 5)")));
+    replies
 }
 
 /// Every setting that a user may change, and another value for it than its own.
@@ -85,8 +85,8 @@ fn settings(site: &Site) -> Vec<(String, String)> {
 fn change(site: &Site, way: &str, name: &str, value: &str) -> bool {
     let mut client = prepare(site);
     let sql = way.replace("$n", name).replace("$v", &format!("'{value}'"));
-    let told = ask(&mut client, &Batch::new().query(&format!("BEGIN; {}", sql.trim_start_matches("BEGIN; "))), 1);
-    if told.iter().any(|line| line.starts_with("Error")) {
+    let replies = ask(&mut client, &Batch::new().query(&format!("BEGIN; {}", sql.trim_start_matches("BEGIN; "))), 1);
+    if replies.iter().any(|line| line.starts_with("Error")) {
         ask(&mut client, &Batch::new().query("ROLLBACK"), 1);
         return false;
     }

@@ -16,8 +16,8 @@ everywhere!(
 
 /// The answer to a query, without columns, and without the warnings about state that is lost.
 fn query(client: &mut Connection, sql: &str) -> Vec<String> {
-    let told = ask(client, &Batch::new().query(sql), 1);
-    told.into_iter().filter(|line| !line.starts_with("Columns ") && !line.starts_with("Notice ")).collect()
+    let replies = ask(client, &Batch::new().query(sql), 1);
+    replies.into_iter().filter(|line| !line.starts_with("Columns ") && !line.starts_with("Notice ")).collect()
 }
 
 fn parse(client: &mut Connection, name: &str, sql: &str) {
@@ -25,8 +25,8 @@ fn parse(client: &mut Connection, name: &str, sql: &str) {
 }
 
 fn run(client: &mut Connection, name: &str) -> String {
-    let told = ask(client, &Batch::new().bind("", name, &[]).execute("", 0).sync(), 1);
-    told.get(usize::from(told[0] == "BindComplete")).cloned().unwrap_or_default()
+    let replies = ask(client, &Batch::new().bind("", name, &[]).execute("", 0).sync(), 1);
+    replies.get(usize::from(replies[0] == "BindComplete")).cloned().unwrap_or_default()
 }
 
 fn missing(name: &str) -> String {
@@ -40,8 +40,8 @@ fn a_driver_deallocates_its_statement_between_two_savepoints(site: &Site) {
         query(&mut client, "BEGIN");
         parse(&mut client, "_PLAN0x1", &format!("SELECT {round}"));
         assert_eq!(run(&mut client, "_PLAN0x1"), format!("Row {round}"));
-        let told = query(&mut client, "SAVEPOINT s;DEALLOCATE \"_PLAN0x1\";RELEASE s");
-        assert_eq!(told, ["Complete SAVEPOINT", "Complete DEALLOCATE", "Complete RELEASE", "Ready T"]);
+        let replies = query(&mut client, "SAVEPOINT s;DEALLOCATE \"_PLAN0x1\";RELEASE s");
+        assert_eq!(replies, ["Complete SAVEPOINT", "Complete DEALLOCATE", "Complete RELEASE", "Ready T"]);
         query(&mut client, if round == 1 { "ROLLBACK" } else { "COMMIT" });
     }
     assert_eq!(run(&mut client, "_PLAN0x1"), missing("_PLAN0x1"));
@@ -52,12 +52,12 @@ fn what_a_text_deallocates_is_gone_as_far_as_the_text_has_run(site: &Site) {
     for name in ["a", "b", "c", "Mixed Case"] {
         parse(&mut client, name, &format!("SELECT '{name}'"));
     }
-    let told = query(&mut client, "DEALLOCATE a; SELECT 1/0; DEALLOCATE b");
-    assert_eq!(told, ["Complete DEALLOCATE", "Error 22012 division by zero", "Ready I"]);
+    let replies = query(&mut client, "DEALLOCATE a; SELECT 1/0; DEALLOCATE b");
+    assert_eq!(replies, ["Complete DEALLOCATE", "Error 22012 division by zero", "Ready I"]);
     assert_eq!((run(&mut client, "a"), run(&mut client, "b")), (missing("a"), "Row b".into()));
-    let told = query(&mut client, "SELECT 1; DEALLOCATE PREPARE B -- not c\n; DEALLOCATE b; DEALLOCATE c");
+    let replies = query(&mut client, "SELECT 1; DEALLOCATE PREPARE B -- not c\n; DEALLOCATE b; DEALLOCATE c");
     assert_eq!(
-        told,
+        replies,
         ["Row 1", "Complete SELECT 1", "Complete DEALLOCATE", &missing("b"), "Ready I"].map(String::from)[..]
     );
     assert_eq!(run(&mut client, "c"), "Row c");
@@ -68,9 +68,9 @@ fn what_a_text_deallocates_is_gone_as_far_as_the_text_has_run(site: &Site) {
     assert_eq!(query(&mut client, "ROLLBACK; DEALLOCATE c"), ["Complete ROLLBACK", "Complete DEALLOCATE", "Ready I"]);
     assert_eq!(run(&mut client, "c"), missing("c"));
     assert_eq!(run(&mut client, "Mixed Case"), "Row Mixed Case");
-    let told = query(&mut client, "SELECT 1 WHERE false; DEALLOCATE ALL; EXECUTE \"Mixed Case\"");
+    let replies = query(&mut client, "SELECT 1 WHERE false; DEALLOCATE ALL; EXECUTE \"Mixed Case\"");
     let gone = ["Complete SELECT 0", "Complete DEALLOCATE ALL", &missing("Mixed Case"), "Ready I"];
-    assert_eq!(told, gone);
+    assert_eq!(replies, gone);
     assert_eq!(run(&mut client, "Mixed Case"), missing("Mixed Case"));
 }
 
@@ -83,11 +83,11 @@ fn sql_executes_a_statement_of_the_protocol(site: &Site) {
         let mut others = others;
         others.iter_mut().for_each(|other| drop(query(other, "BEGIN")));
         assert_eq!(query(&mut client, "EXECUTE add(40, 2)"), ["Row 42", "Complete SELECT 1", "Ready I"]);
-        let told = query(&mut client, "BEGIN; EXECUTE Add(1, 1); SELECT 3; EXECUTE none; COMMIT");
+        let replies = query(&mut client, "BEGIN; EXECUTE Add(1, 1); SELECT 3; EXECUTE none; COMMIT");
         let want = ["Complete BEGIN", "Row 2", "Complete SELECT 1", "Row 3", "Complete SELECT 1", "Complete SELECT 0"];
-        assert_eq!(told, [&want[..], &["Complete COMMIT", "Ready I"]].concat());
-        let told = query(&mut client, "CREATE TEMP TABLE t ON COMMIT DROP AS EXECUTE add(1, 2)");
-        assert_eq!(told, ["Complete SELECT 1", "Ready I"]);
+        assert_eq!(replies, [&want[..], &["Complete COMMIT", "Ready I"]].concat());
+        let replies = query(&mut client, "CREATE TEMP TABLE t ON COMMIT DROP AS EXECUTE add(1, 2)");
+        assert_eq!(replies, ["Complete SELECT 1", "Ready I"]);
         assert!(query(&mut client, "EXPLAIN (COSTS OFF) EXECUTE add(1, 2)")[0].starts_with("Row Result"));
     }
     assert_eq!(query(&mut client, "EXECUTE other"), [&*missing("other"), "Ready I"]);
@@ -96,10 +96,11 @@ fn sql_executes_a_statement_of_the_protocol(site: &Site) {
 fn sql_prepares_no_second_statement_of_a_name(site: &Site) {
     let mut client = site.connect();
     parse(&mut client, "s", "SELECT 'first'");
-    let told = query(&mut client, "SELECT 1; PREPARE s AS SELECT 'second'");
-    assert_eq!(told[2..], ["Error 42P05 prepared statement \"s\" already exists", "Ready I"]);
-    let told = query(&mut client, "BEGIN; DEALLOCATE s; PREPARE s AS SELECT 'second'; EXECUTE s; DEALLOCATE s; COMMIT");
-    assert_eq!(told[3..5], ["Row second", "Complete SELECT 1"]);
+    let replies = query(&mut client, "SELECT 1; PREPARE s AS SELECT 'second'");
+    assert_eq!(replies[2..], ["Error 42P05 prepared statement \"s\" already exists", "Ready I"]);
+    let replies =
+        query(&mut client, "BEGIN; DEALLOCATE s; PREPARE s AS SELECT 'second'; EXECUTE s; DEALLOCATE s; COMMIT");
+    assert_eq!(replies[3..5], ["Row second", "Complete SELECT 1"]);
     assert_eq!(run(&mut client, "s"), missing("s"));
 }
 
@@ -108,16 +109,16 @@ fn a_name_that_begins_like_ours_is_a_name_like_any_other(site: &Site) {
     let long = format!("weir_{}", "x".repeat(90));
     for name in ["weir_x", "\"weir_\"\"X\"", "WEIR_00000000000000000000000000000000", "U&\"w\\0065ir_y\"", &long] {
         let text = format!("BEGIN; PREPARE {name} AS SELECT 'own'; EXECUTE {name}; DEALLOCATE {name}; COMMIT");
-        let told = query(&mut client, &text);
-        assert_eq!(told[2..5], ["Row own", "Complete SELECT 1", "Complete DEALLOCATE"], "{name}");
+        let replies = query(&mut client, &text);
+        assert_eq!(replies[2..5], ["Row own", "Complete SELECT 1", "Complete DEALLOCATE"], "{name}");
     }
     for (name, shown) in [("Weir_x", "weir_x"), ("\"weir_A b\"", "weir_A b")] {
         for verb in ["EXECUTE", "DEALLOCATE", "SELECT 1 WHERE false; DEALLOCATE", "EXPLAIN EXECUTE"] {
-            let told = query(&mut client, &format!("{verb} {name}"));
-            assert_eq!(told[told.len() - 2..], [&*missing(shown), "Ready I"], "{verb}");
+            let replies = query(&mut client, &format!("{verb} {name}"));
+            assert_eq!(replies[replies.len() - 2..], [&*missing(shown), "Ready I"], "{verb}");
         }
-        let told = ask(&mut client, &Batch::new().run(&format!("EXECUTE {name}"), &[]).sync(), 1);
-        assert!(told.contains(&missing(shown)), "{told:?}");
+        let replies = ask(&mut client, &Batch::new().run(&format!("EXECUTE {name}"), &[]).sync(), 1);
+        assert!(replies.contains(&missing(shown)), "{replies:?}");
     }
 }
 
@@ -127,16 +128,16 @@ fn a_prepared_text_names_statements_too(site: &Site) {
     parse(&mut client, "e", "EXECUTE s");
     for _ in 0..2 {
         assert_eq!(run(&mut client, "e"), "Row one");
-        let told = ask(&mut client, &Batch::new().describe_statement("e").sync(), 1);
-        assert!(told.iter().any(|line| line.starts_with("Columns")), "{told:?}");
-        let told = ask(&mut client, &Batch::new().run("EXECUTE s", &[]).run("EXPLAIN EXECUTE s", &[]).sync(), 1);
+        let replies = ask(&mut client, &Batch::new().describe_statement("e").sync(), 1);
+        assert!(replies.iter().any(|line| line.starts_with("Columns")), "{replies:?}");
+        let replies = ask(&mut client, &Batch::new().run("EXECUTE s", &[]).run("EXPLAIN EXECUTE s", &[]).sync(), 1);
         assert!(
-            told.contains(&"Row one".to_owned()) && told.iter().any(|line| line.starts_with("Row Result")),
-            "{told:?}"
+            replies.contains(&"Row one".to_owned()) && replies.iter().any(|line| line.starts_with("Row Result")),
+            "{replies:?}"
         );
     }
-    let told = ask(&mut client, &Batch::new().run("PREPARE s AS SELECT 2", &[]).sync(), 1);
-    assert!(told.contains(&"Error 42P05 prepared statement \"s\" already exists".to_owned()), "{told:?}");
+    let replies = ask(&mut client, &Batch::new().run("PREPARE s AS SELECT 2", &[]).sync(), 1);
+    assert!(replies.contains(&"Error 42P05 prepared statement \"s\" already exists".to_owned()), "{replies:?}");
     ask(&mut client, &Batch::new().run("DEALLOCATE s", &[]).sync(), 1);
     assert_eq!(run(&mut client, "e"), missing("s"));
 }
@@ -145,10 +146,10 @@ fn strings_end_where_the_clients_settings_say(site: &Site) {
     let mut client = site.connect();
     for (setting, text) in [("on", "SELECT '\\'; DEALLOCATE a; --'"), ("off", "SELECT '\\'; DEALLOCATE a; --'")] {
         parse(&mut client, "a", "SELECT 'a'");
-        let told = query(&mut client, &format!("BEGIN; SET LOCAL standard_conforming_strings = {setting}"));
-        assert_eq!(told[told.len() - 1], "Ready T");
-        let told = query(&mut client, text);
-        assert_eq!(told.contains(&"Complete DEALLOCATE".to_owned()), setting == "on", "{told:?}");
+        let replies = query(&mut client, &format!("BEGIN; SET LOCAL standard_conforming_strings = {setting}"));
+        assert_eq!(replies[replies.len() - 1], "Ready T");
+        let replies = query(&mut client, text);
+        assert_eq!(replies.contains(&"Complete DEALLOCATE".to_owned()), setting == "on", "{replies:?}");
         query(&mut client, "COMMIT");
         assert_eq!(run(&mut client, "a"), if setting == "on" { missing("a") } else { "Row a".into() });
         query(&mut client, "DEALLOCATE ALL");

@@ -82,8 +82,8 @@ impl Pair {
         let mut message = Vec::new();
         write(&mut message);
         let Pair { client, server, own } = self;
-        let told = from_server::feed(server, Some(client), &message, &mut own.context(), &mut Nowhere).map(drop);
-        told.expect("the reply was expected");
+        let read = from_server::feed(server, Some(client), &message, &mut own.context(), &mut Nowhere).map(drop);
+        read.expect("the reply was expected");
     }
 }
 

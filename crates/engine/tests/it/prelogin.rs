@@ -95,8 +95,8 @@ fn an_address_whose_clients_hold_all_of_it_makes_room_for_another_one() {
     world.bytes(quiet, &begun(9_900));
     assert!(world.is_open(quiet) && open(&world) == before - 1, "{} of {before} are left", open(&world));
     let gave_way = flood.iter().filter(|conn| !world.is_open(**conn));
-    let told: Vec<ConnId> = gave_way.copied().collect();
-    for conn in told {
+    let refused: Vec<ConnId> = gave_way.copied().collect();
+    for conn in refused {
         assert!(says(&world.received(conn), "too many clients are logging in at once"));
     }
     // The flood itself has no room.

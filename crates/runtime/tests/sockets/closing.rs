@@ -32,16 +32,16 @@ enum Way {
 
 fn refusing(io: SocketIo, way: Way) -> Running {
     let handler = move |_| {
-        let mut told = None;
+        let mut refused = None;
         script(move |now, input, io| {
             match input {
                 Input::Accepted { conn, .. } if way == Way::Paused => {
                     io.pause(conn);
-                    told = Some(conn);
+                    refused = Some(conn);
                     return now + weir_base::Span::from_millis(30);
                 }
-                Input::Bytes { conn, .. } if way == Way::Later && told.is_none() => {
-                    told = Some(conn);
+                Input::Bytes { conn, .. } if way == Way::Later && refused.is_none() => {
+                    refused = Some(conn);
                     io.send(conn, LAST);
                 }
                 Input::Bytes { conn, .. } if way == Way::Later => io.close_after_error(conn),
@@ -50,7 +50,7 @@ fn refusing(io: SocketIo, way: Way) -> Running {
                     io.close(conn);
                 }
                 Input::Tick => {
-                    if let Some(conn) = told.take() {
+                    if let Some(conn) = refused.take() {
                         io.send(conn, LAST);
                         io.close(conn);
                     }

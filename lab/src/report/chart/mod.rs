@@ -400,8 +400,8 @@ mod tests {
 
     #[test]
     fn ticks_do_not_overlap() {
-        let crowded: Vec<_> = [1.0, 2.0, 4.0, 5.0, 90.0, 95.0, 97.0, 100.0].map(|x| (x, x * 1e6)).to_vec();
-        let own = [Scale::Linear, Scale::Log].map(|scale| chart(ChartKind::Lines, scale, &[&crowded]));
+        let close_points: Vec<_> = [1.0, 2.0, 4.0, 5.0, 90.0, 95.0, 97.0, 100.0].map(|x| (x, x * 1e6)).to_vec();
+        let own = [Scale::Linear, Scale::Log].map(|scale| chart(ChartKind::Lines, scale, &[&close_points]));
         for chart in sample::report().experiments.iter().flat_map(|e| &e.charts).chain(&own).map(clean) {
             for frame in [Frame::Wide, Frame::Narrow] {
                 let looks = looks(&chart.series, &Hues::of_all(std::iter::once(&chart)));

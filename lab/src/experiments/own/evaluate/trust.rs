@@ -68,7 +68,7 @@ fn about_the_runs(plan: &Plan, taken: &[RunData]) -> Vec<String> {
         warnings.push(format!("{failed} transactions failed"));
     }
     warnings.extend(served.iter().find_map(|taken| taken.client_limit.clone()));
-    warnings.extend(served.iter().find_map(|taken| crowded(taken)));
+    warnings.extend(served.iter().find_map(|taken| machine_is_full(taken)));
     let tps: Vec<_> = served.iter().map(|taken| taken.run.tps).collect();
     warnings.extend(spread(&tps).map(|percent| format!("TPS differ by {percent:.0}% between repetitions")));
     let latency: Vec<_> = served.iter().map(|taken| taken.latency_ms(plan.workload.think_time_ms)).collect();
@@ -88,7 +88,7 @@ fn spread(values: &[f64]) -> Option<f64> {
 }
 
 /// The warning that the machine is saturated, and that the client uses much of it.
-fn crowded(taken: &RunData) -> Option<String> {
+fn machine_is_full(taken: &RunData) -> Option<String> {
     let (client, server) = (taken.client_cpu?, taken.server_cpu?);
     let all = 100.0 * f64::from(taken.cores.max(1));
     let sum = client + server + taken.pooler_cpu.unwrap_or(0.0);
