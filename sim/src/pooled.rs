@@ -28,7 +28,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let mode = *rng.pick(&[
         PoolMode::Transaction,
         PoolMode::Transaction,
-        PoolMode::Transaction,
+        PoolMode::Auto,
         PoolMode::Session,
         PoolMode::Statement,
     ]);
@@ -185,6 +185,7 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         reserve_size: rng.below(3) as u32,
         reserve_timeout: seconds(rng, 1, 5_000),
         max_prepared_statements: *rng.pick(&[1, 2, 5, 200]),
+        max_pinned: 0,
         server_lifetime: seconds(rng, 1_000, 600_000),
         server_idle_timeout: seconds(rng, 1_000, 600_000),
         server_check_delay: seconds(rng, 1, 30_000),

@@ -27,6 +27,8 @@ pub(crate) enum Reply {
     CopyRows { token: String, width: u64, next: u64, end: u64 },
     /// A command tag.
     Complete(String),
+    /// A row of two columns.
+    Pair(String, String),
     /// ERROR or FATAL.
     Error { fatal: bool, code: &'static str, message: String },
     /// WARNING; a client need not see it.
@@ -53,6 +55,9 @@ impl Reply {
             Reply::Secret(user) => {
                 let secret = stored_secret(user);
                 put_back::data_row(buf, &[Some(user.as_bytes()), secret.as_deref().map(str::as_bytes)]);
+            }
+            Reply::Pair(name, value) => {
+                put_back::data_row(buf, &[Some(name.as_bytes()), Some(value.as_bytes())]);
             }
             Reply::RowDescription(name) => {
                 put_back::row_description(buf, &[ResultColumn { name, kind: ResultColumnType::Text }]);

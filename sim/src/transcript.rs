@@ -111,6 +111,7 @@ impl Display for Reply {
             Reply::ParameterDescription(count) => write!(f, "ParameterDescription {count}"),
             Reply::Row(text) | Reply::State(text) => write!(f, "DataRow {}", Value(text)),
             Reply::Secret(user) => write!(f, "DataRow {user} and its secret"),
+            Reply::Pair(name, value) => write!(f, "DataRow {} {}", Value(name), Value(value)),
             Reply::Rows { token, width, next, end } => rows("DataRow", token, *width, (*next, *end), f),
             Reply::CopyRows { token, width, next, end } => rows("CopyData", token, *width, (*next, *end), f),
             Reply::Complete(tag) => write!(f, "CommandComplete {tag:?}"),

@@ -33,19 +33,20 @@ pub(crate) enum Guarantee {
     EncodedNames,
 }
 
-const ALL: &[Mode] = &[Mode::Session, Mode::Transaction, Mode::Statement];
-const BLOCKS: &[Mode] = &[Mode::Session, Mode::Transaction];
+const ALL: &[Mode] = &[Mode::Session, Mode::Transaction, Mode::Statement, Mode::Auto];
+const BLOCKS: &[Mode] = &[Mode::Session, Mode::Transaction, Mode::Auto];
+const KEPT: &[Mode] = &[Mode::Session, Mode::Auto];
 const SESSION: &[Mode] = &[Mode::Session];
 
 /// Where each is guaranteed, and why not elsewhere.
 const GUARANTEES: [(Guarantee, &[Mode], &str); 11] = [
     (Guarantee::Blocks, BLOCKS, "statement mode refuses a transaction block"),
-    (Guarantee::Settings, SESSION, "a client's state is reset before another client gets the server"),
-    (Guarantee::Channels, SESSION, "UNLISTEN * before another client gets the server"),
-    (Guarantee::TemporaryTables, SESSION, "DISCARD TEMP before another client gets the server"),
-    (Guarantee::SqlStatements, SESSION, "the statement lives on one server"),
-    (Guarantee::HoldableCursors, SESSION, "CLOSE ALL before another client gets the server"),
-    (Guarantee::SessionLocks, SESSION, "they belong to one server"),
+    (Guarantee::Settings, KEPT, "a client's state is reset before another client gets the server"),
+    (Guarantee::Channels, KEPT, "UNLISTEN * before another client gets the server"),
+    (Guarantee::TemporaryTables, KEPT, "DISCARD TEMP before another client gets the server"),
+    (Guarantee::SqlStatements, KEPT, "the statement lives on one server"),
+    (Guarantee::HoldableCursors, KEPT, "CLOSE ALL before another client gets the server"),
+    (Guarantee::SessionLocks, KEPT, "they belong to one server"),
     (Guarantee::SequenceValues, SESSION, "they belong to one server"),
     (Guarantee::StalePlans, SESSION, "a statement is shared, and prepared again after the first such error"),
     (Guarantee::SharedNames, SESSION, "on servers a statement has a name that Weir generates"),

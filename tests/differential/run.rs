@@ -52,6 +52,10 @@ pub(crate) fn pools() -> Vec<Pool> {
             setup.size(2).workers(2).pool("max_prepared_statements = 2")
         }),
         pool("statement", Mode::Statement, |setup| setup.size(2)),
+        pool("auto", Mode::Auto, |setup| {
+            let size = CLIENTS as u32 + 2;
+            setup.size(size).limit("max_pinned = 100").limit("server_round_robin = true")
+        }),
     ]
 }
 

@@ -54,8 +54,12 @@ const AWAITED: [(&str, u8); 9] = [
     ("CloseComplete", back::CLOSE_COMPLETE),
 ];
 
-pub(crate) const MODES: [(&str, Mode); 3] =
-    [("session", Mode::Session), ("transaction", Mode::Transaction), ("statement", Mode::Statement)];
+pub(crate) const MODES: [(&str, Mode); 4] = [
+    ("session", Mode::Session),
+    ("transaction", Mode::Transaction),
+    ("statement", Mode::Statement),
+    ("auto", Mode::Auto),
+];
 
 impl Script {
     /// Parses a file.

@@ -81,6 +81,11 @@ fn transcripts_are_answered_alike_in_statement_mode() {
 }
 
 #[test]
+fn transcripts_are_answered_alike_in_auto_mode() {
+    play_all(64, Mode::Auto, 10, |setup| setup.limit("server_round_robin = true\nmax_pinned = 0"));
+}
+
+#[test]
 fn there_are_transcripts_for_every_mode() {
     let scripts = transcripts();
     for (name, mode) in MODES {

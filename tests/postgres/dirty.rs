@@ -64,7 +64,20 @@ fn site(mode: Mode, on_dirty: &str) -> Site {
         // Two tests may do this at once.
         let _ = superuser.query("CREATE ROLE other_role");
     }
-    superuser.query("GRANT other_role TO app").unwrap();
+    let _ = superuser.query("GRANT other_role TO app");
+    site
+}
+
+/// A pool in `mode = "auto"`, with another's default for one setting.
+fn auto(size: u32, more: &str) -> Site {
+    let site = Site::with(Setup::new(Mode::Auto).size(size).limit(more), Mode::Auto);
+    let mut superuser = site.superuser();
+    let _ = superuser.query("CREATE ROLE other_role");
+    let _ = superuser.query("GRANT other_role TO app");
+    // All servers are open from here on.
+    let mut clients: Vec<Connection> = (0..size).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
+    clients.iter_mut().for_each(|client| drop(client.query("COMMIT").unwrap()));
     site
 }
 
@@ -610,6 +623,143 @@ fn with_keep_a_startup_setting_still_belongs_to_its_client() {
                 assert_eq!(other.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(own));
                 ask(&mut one, &batch_of(&change, extended), 1);
                 assert_eq!(other.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(own), "{change}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_auto_the_next_client_finds_nothing() {
+    find(&auto(1, ""), |what, found, _| assert_eq!(found, "0", "{what}"));
+}
+
+/// Each kind stays with its client, whatever other clients do meanwhile on servers that go from one to the other.
+#[test]
+fn in_auto_a_client_finds_what_it_has_left_and_no_other_does() {
+    let site = auto(3, "server_round_robin = true\nmax_pinned = 100");
+    for (what, leave, question) in LEFTOVERS {
+        let (mut client, mut other) = (site.connect(), site.connect());
+        let alone = other.value(question).unwrap();
+        client.query_all(leave).unwrap_or_else(|error| panic!("{what}: {error}"));
+        for _ in 0..4 {
+            assert_ne!(client.value(question).unwrap(), alone, "{what}: its own client has lost it");
+            assert_eq!(other.value(question).unwrap(), alone, "{what}: another client has it");
+        }
+    }
+}
+
+#[test]
+fn in_auto_settings_follow_the_client_to_every_server_and_keep_none() {
+    let site = auto(3, "server_round_robin = true");
+    let (mut one, mut two) = (site.connect(), site.connect());
+    one.query("SET work_mem = '77MB'").unwrap();
+    two.query("SET search_path = pg_catalog, public").unwrap();
+    one.query_all("BEGIN; SET work_mem = '78MB'; ROLLBACK; BEGIN; SET LOCAL work_mem = '79MB'; COMMIT").unwrap();
+    one.query_all("BEGIN; SAVEPOINT a; SET statement_timeout = '1h'; ROLLBACK TO a; SET lock_timeout = '2h'; COMMIT")
+        .unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..6 {
+        seen.extend([server(&mut one), server(&mut one)]);
+        assert_eq!(one.value("SHOW work_mem").unwrap().as_deref(), Some("77MB"));
+        assert_eq!(one.value("SHOW lock_timeout").unwrap().as_deref(), Some("2h"));
+        assert_eq!(one.value("SHOW statement_timeout").unwrap().as_deref(), Some("0"));
+        assert_eq!(two.value("SHOW search_path").unwrap().as_deref(), Some("pg_catalog, public"));
+        assert_eq!(two.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"));
+    }
+    assert!(seen.len() > 1, "the client has one server, as in session mode: {seen:?}");
+    one.query("RESET work_mem").unwrap();
+    two.query("DISCARD ALL").unwrap();
+    for _ in 0..4 {
+        assert_eq!(one.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"));
+        assert_eq!(one.value("SHOW lock_timeout").unwrap().as_deref(), Some("2h"));
+        assert_eq!(two.value("SHOW search_path").unwrap().as_deref(), Some("\"$user\", public"));
+    }
+}
+
+#[test]
+fn in_auto_a_client_keeps_its_server_as_long_as_its_state_is_there() {
+    let site = auto(2, "server_round_robin = true");
+    let mut client = site.connect();
+    for (what, leave, remove) in [
+        ("a channel", "LISTEN gossip", "UNLISTEN gossip"),
+        ("a statement", "PREPARE mine AS SELECT 1", "DEALLOCATE mine"),
+        ("a cursor", "DECLARE held CURSOR WITH HOLD FOR SELECT 1", "CLOSE held"),
+        ("a temporary table", "CREATE TEMP TABLE scratch (n int)", "DROP TABLE scratch"),
+        ("a lock", "SELECT pg_advisory_lock(42)", "SELECT pg_advisory_unlock(42)"),
+        ("a setting of two parts", "SET my.own = 'x'", "DISCARD ALL"),
+        ("everything", "LISTEN gossip; CREATE TEMP TABLE scratch (n int)", "DISCARD ALL"),
+    ] {
+        let servers =
+            |client: &mut Connection| (0..4).map(|_| server(client)).collect::<std::collections::BTreeSet<_>>().len();
+        client.query_all(leave).unwrap();
+        assert_eq!(servers(&mut client), 1, "{what}: its client has changed servers");
+        client.query(remove).unwrap();
+        assert_eq!(servers(&mut client), 2, "{what} is gone, and its client keeps the server");
+    }
+    // What ends with its transaction keeps nothing.
+    client.query_all("BEGIN; CREATE TEMP TABLE scratch (n int) ON COMMIT DROP; LISTEN a; UNLISTEN a; COMMIT").unwrap();
+    client.query_all("BEGIN; CREATE TEMP TABLE scratch (n int); LISTEN a; SET my.own = 'x'").unwrap();
+    client.query("ROLLBACK").unwrap();
+}
+
+#[test]
+fn in_auto_only_a_share_of_a_pool_is_kept_and_one_client_more_is_given_the_reason() {
+    let site = auto(5, "max_pinned = 40");
+    let mut kept: Vec<Connection> = (0..2).map(|_| site.connect()).collect();
+    kept.iter_mut().for_each(|client| drop(client.query("LISTEN gossip").unwrap()));
+    let mut third = site.connect();
+    third.query("SELECT 1").unwrap();
+    let _ = third.query("CREATE TEMP TABLE scratch (n int)");
+    let error = third.query("SELECT 1").unwrap_err();
+    assert!(error.to_string().contains("too many clients of this pool keep a server connection"), "{error}");
+    let mut other = site.connect();
+    assert_eq!(other.value(TEMPORARY).unwrap().as_deref(), Some("0"));
+    kept.pop();
+    let mut fourth = site.connect();
+    fourth.query("LISTEN gossip").unwrap();
+    assert_eq!(fourth.value(LISTENING).unwrap().as_deref(), Some("1"));
+}
+
+/// What no text says: functions, triggers, views and rules do it.
+#[test]
+fn in_auto_what_functions_and_triggers_leave_stays_with_its_client_and_with_no_other() {
+    let site = auto(3, "server_round_robin = true\nmax_pinned = 100");
+    site.superuser()
+        .query_all(
+            "CREATE TABLE things (n int); GRANT ALL ON things TO app; \
+             CREATE FUNCTION listens() RETURNS int LANGUAGE plpgsql AS 'BEGIN LISTEN gossip; RETURN 1; END'; \
+             CREATE FUNCTION sets() RETURNS int LANGUAGE plpgsql AS 'BEGIN SET work_mem = ''77MB''; RETURN 1; END'; \
+             CREATE FUNCTION locks() RETURNS int LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_lock(42); RETURN 1; END'; \
+             CREATE FUNCTION keeps() RETURNS int LANGUAGE plpgsql AS 'BEGIN CREATE TEMP TABLE scratch (n int); RETURN 1; END'; \
+             CREATE FUNCTION prepares() RETURNS int LANGUAGE plpgsql AS 'BEGIN EXECUTE ''PREPARE mine AS SELECT 1''; RETURN 1; END'; \
+             CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN CREATE TEMP TABLE IF NOT EXISTS scratch (n int); RETURN NEW; END'; \
+             CREATE TRIGGER fires BEFORE INSERT ON things FOR EACH ROW EXECUTE FUNCTION fires(); \
+             CREATE VIEW looks AS SELECT listens() AS n; GRANT ALL ON looks TO app",
+        )
+        .unwrap();
+    for (leave, question) in [
+        ("SELECT listens()", LISTENING),
+        ("SELECT n FROM looks", LISTENING),
+        ("SELECT sets()", SETTING),
+        ("SELECT locks()", LOCKED),
+        ("SELECT keeps()", TEMPORARY),
+        ("SELECT prepares()", PREPARED),
+        ("INSERT INTO things VALUES (1)", TEMPORARY),
+    ] {
+        for extended in [false, true] {
+            for round in 0..6 {
+                let (mut client, mut other) = (site.connect(), site.connect());
+                let batch = if extended { Batch::new().run(leave, &[]).sync() } else { Batch::new().query(leave) };
+                let transcript = ask(&mut client, &batch, 1);
+                assert!(!transcript.iter().any(|line| line.starts_with("Error")), "{leave}: {transcript:?}");
+                for _ in 0..3 {
+                    assert_ne!(client.value(question).unwrap().as_deref(), Some("0"), "{leave}, {round}: it is lost");
+                    assert_eq!(
+                        other.value(question).unwrap().as_deref(),
+                        Some("0"),
+                        "{leave}, {round}: another has it"
+                    );
+                }
             }
         }
     }

@@ -19,6 +19,8 @@ pub enum Mode {
     Transaction,
     /// Until its statement ends.
     Statement,
+    /// Until its transaction ends and nothing of its state is left on the server.
+    Auto,
 }
 
 impl fmt::Display for Mode {
@@ -27,6 +29,7 @@ impl fmt::Display for Mode {
             Mode::Session => "session",
             Mode::Transaction => "transaction",
             Mode::Statement => "statement",
+            Mode::Auto => "auto",
         })
     }
 }

@@ -14,6 +14,9 @@ pub enum PoolMode {
     Transaction,
     /// Until its statement ends; a transaction of several statements is refused.
     Statement,
+    /// Until its transaction ends, or longer where it has left state that only this server has: as long as that is
+    /// there.
+    Auto,
 }
 
 /// What happens to a server on which a client left state (SET, LISTEN, PREPARE, temporary tables …) when it is
@@ -48,8 +51,14 @@ impl std::error::Error for UnknownPolicy {}
 
 impl PoolMode {
     /// The words that settings use, in the order of the variants.
-    pub const WORDS: &'static [&'static str] = &["session", "transaction", "statement"];
-    const ALL: [PoolMode; 3] = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement];
+    pub const WORDS: &'static [&'static str] = &["session", "transaction", "statement", "auto"];
+    const ALL: [PoolMode; 4] = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto];
+
+    /// Whether a client keeps its session's state.
+    #[inline]
+    pub fn keeps_state(self) -> bool {
+        matches!(self, PoolMode::Session | PoolMode::Auto)
+    }
 }
 
 impl OnDirty {
@@ -103,6 +112,6 @@ mod tests {
     #[test]
     fn another_word_is_answered_with_the_known_ones() {
         let error = "trans".parse::<PoolMode>().unwrap_err();
-        assert_eq!(error.to_string(), "must be one of session, transaction, statement");
+        assert_eq!(error.to_string(), "must be one of session, transaction, statement, auto");
     }
 }

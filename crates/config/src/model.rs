@@ -692,6 +692,8 @@ pub struct Limits {
     pub reserve_size: u32,
     /// How long a client must have waited before the reserve is used.
     pub reserve_timeout: Span,
+    /// How many of a pool's servers clients may keep for what they have left, in percent of its size.
+    pub max_pinned: u32,
     /// Prepared statements kept on each server; 0 turns their sharing off.
     pub max_prepared_statements: u32,
     /// How long a client may wait for a server.

@@ -6,7 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use crate::statements::{Key, KeyHasher};
+use crate::key_hasher::KeyHasher;
+use crate::statements::Key;
 
 /// The Close messages under way.
 #[derive(Debug, Default)]

@@ -16,6 +16,7 @@ use crate::error_names::{in_clients_words, shared_name};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::kept_request::Repeat;
+use crate::left_state::MAX_ROW;
 use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
@@ -110,6 +111,8 @@ pub fn feed<O: Out>(
     let mut held = Vec::new();
     let mut parser = MessageParser { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
     while !parser.outcome.ends_link() {
+        let asks = parser.server.found.is_some();
+        let need = |bytes: &[u8], head: Head| if asks { need_of_row(bytes, head) } else { need(bytes, head) };
         let (view, head) = match parser.server.stream.next(input, &mut at, need)? {
             Piece::End => break,
             Piece::Rest(range, disposition) => {
@@ -160,6 +163,12 @@ fn need(_: &[u8], head: Head) -> usize {
         back::NOTIFICATION => head.total().min(HEAD + PID),
         _ => HEAD,
     }
+}
+
+/// The same where rows answer a query of our own.
+#[cold]
+fn need_of_row(bytes: &[u8], head: Head) -> usize {
+    if head.tag == back::DATA_ROW { head.total().min(HEAD + MAX_ROW) } else { need(bytes, head) }
 }
 
 /// Takes a server's messages one by one, with all state that it may change.
@@ -260,6 +269,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
                 return Disposition::Discard;
             }
             back::COMMAND_COMPLETE => self.command_complete(reply, view),
+            back::DATA_ROW if let Some(found) = &mut self.server.found => found.take(view.bytes),
             back::COPY_IN if self.server.pending.is_breached() => self.outcome.unusual().copy_violated = true,
             back::PARSE_COMPLETE | back::BIND_COMPLETE if reply.effects == Effects::NONE => {}
             // A portal was run in part, or may be by SQL, or a function was called by its OID.
@@ -353,7 +363,13 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let tag = &view.bytes[HEAD..];
         // The tags of queries that leave nothing behind are the common ones; they are recognised by their first
         // letters.
-        let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
+        let common = match tag.first() {
+            Some(b'I' | b'B' | b'M') => true,
+            Some(b'S') => tag.starts_with(b"SELECT "),
+            // UPDATE, and no UNLISTEN.
+            Some(b'U') => tag.get(1) == Some(&b'P'),
+            _ => false,
+        };
         if common && reply.effects == Effects::NONE && !reply.to.is_own() {
             return;
         }
@@ -400,6 +416,11 @@ impl<O: Out> MessageParser<'_, '_, O> {
         {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
+        }
+        let resets = matches!(tag, b"RESET" | b"DISCARD ALL");
+        if resets && self.client.as_ref().is_some_and(|client| client.mode == PoolMode::Auto) {
+            // What the client had set does not follow it any more.
+            state.leave(Dirty::SETTINGS);
         }
         let all = tag == b"DISCARD ALL";
         if all {
@@ -505,7 +526,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// The client loses session state with the server, unless it keeps the server.
     #[cold]
     fn lose(&mut self, lost: Dirty) {
-        let Some(client) = self.client.as_deref_mut().filter(|c| c.mode != PoolMode::Session) else { return };
+        let Some(client) = self.client.as_deref_mut().filter(|c| !c.mode.keeps_state()) else { return };
         self.outcome.unusual().lost.insert(lost);
         if self.ctx.state.warn {
             self.ctx.scratch.clear();
@@ -713,7 +734,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// An error that answers no request: the server is about to close. A client in the middle of a request receives it.
     fn unsolicited_error(&mut self) -> Disposition {
         self.server.unusable = true;
-        let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
+        let session = self.client.as_ref().is_some_and(|c| c.mode.keeps_state());
         if session || !self.server.is_quiet() { Disposition::Forward } else { Disposition::Discard }
     }
 

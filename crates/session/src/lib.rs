@@ -59,11 +59,15 @@ mod untracked;
 mod watched;
 mod watching;
 
+mod asking;
 pub mod auth_query;
 pub mod from_client;
 pub mod from_server;
 pub mod frozen;
 pub mod frozen_server;
+mod hidden_effects;
+mod key_hasher;
+pub mod left_state;
 pub mod login;
 mod long_text;
 pub mod param_sync;

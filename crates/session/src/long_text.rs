@@ -10,8 +10,6 @@ use weir_pgwire::HEAD;
 use weir_pgwire::sql::{Judgement, Mentions};
 use weir_pgwire::tag::front;
 
-use crate::statements::Key;
-
 /// Texts of up to this many bytes are read at once, when all of their message is there.
 pub(crate) const LONG_TEXT: usize = 64 << 10;
 
@@ -28,7 +26,7 @@ pub(crate) struct LongText {
     mentions: Mentions,
     read: usize,
     /// What was found, once all is read: a message that must wait is decided on again.
-    whole: Option<(Key, Judgement)>,
+    whole: Option<(u128, Judgement)>,
 }
 
 impl LongText {
@@ -62,14 +60,14 @@ impl LongText {
         self.read += block.len();
     }
 
-    /// Reads to the end of `rest`, of which this has read the beginning. Returns the text's identity and effects.
-    pub(crate) fn finish(&mut self, rest: &[u8]) -> (Key, Judgement) {
+    /// Reads to the end of `rest`, of which this has read the beginning. Returns the text's keyed hash, and what is known of it.
+    pub(crate) fn finish(&mut self, rest: &[u8]) -> (u128, Judgement) {
         if let Some(whole) = self.whole {
             return whole;
         }
         self.read_blocks(rest);
         self.take(&rest[self.read..]);
-        *self.whole.insert((Key(self.hasher.finish128().as_u128()), judgement(rest, self.mentions)))
+        *self.whole.insert((self.hasher.finish128().as_u128(), judgement(rest, self.mentions)))
     }
 }
 

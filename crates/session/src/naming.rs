@@ -4,6 +4,7 @@
 //! the server has, and a [`Rewrite`] says what the server is sent for it. What a request changes for its client goes to
 //! the undo log, in case the server skips it.
 
+use weir_base::PoolMode;
 use weir_pgwire::frontend::BindHead;
 use weir_pgwire::sql::Naming;
 use weir_pgwire::tag::front;
@@ -11,6 +12,7 @@ use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend,
 
 use crate::client::Unnamed;
 use crate::expected::Expected;
+use crate::hidden_effects::{self, ShapeKey};
 use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -75,7 +77,27 @@ impl Link<'_, '_> {
             return self.unusual_query(message, head, text);
         }
         self.expect_query(Effects::NONE);
+        if self.client.mode == PoolMode::Auto {
+            self.count_text(text.bytes());
+        }
         Ok(Rewrite::Unchanged)
+    }
+
+    /// A text is sent that may do more than it says.
+    fn count_text(&mut self, text: &[u8]) {
+        // Nothing is run by BEGIN, COMMIT and ROLLBACK but triggers, whose texts were counted.
+        let controls = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        if !(controls(b"begin") || controls(b"commit") || controls(b"rollback")) {
+            let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
+            self.count_shape(shape);
+        }
+    }
+
+    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) {
+        let shape = ShapeKey(shape ^ self.ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        if self.ctx.statements.texts.is_due(shape) {
+            self.server.due.add(shape);
+        }
     }
 
     /// A query of which more must be known.
@@ -115,6 +137,9 @@ impl Link<'_, '_> {
             self.drop_all();
         }
         self.expect_query(effects);
+        if self.client.mode == PoolMode::Auto {
+            self.count_text(text.bytes());
+        }
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
@@ -274,6 +299,11 @@ impl Link<'_, '_> {
             self.note_bound_unknown(bind.portal);
             let effects = self.server.state.unnamed();
             self.bind_portal(bind.portal, effects);
+            if self.client.mode == PoolMode::Auto {
+                let text = self.client.text_of(b"").unwrap_or_default();
+                let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
+                self.count_shape(shape);
+            }
             return Ok(Rewrite::Unchanged);
         }
         let Some(mut known) = known else { return self.bind_unknown(head, bind) };
@@ -286,6 +316,9 @@ impl Link<'_, '_> {
         let statement = &known.statement;
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
+        if self.client.mode == PoolMode::Auto {
+            self.count_shape(ShapeKey(statement.key().0 as u64));
+        }
         if kept {
             self.keep(statement.key(), message, head);
         }

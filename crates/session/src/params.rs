@@ -355,6 +355,54 @@ impl ParamTable {
         }
     }
 
+    /// A server is believed to have what its client has, of what it does not report; but for the parameters at these
+    /// places.
+    pub(crate) fn assume(&self, server: &mut Arc<Params>, client: &Params, but: u64) {
+        let mut has = (**server).clone();
+        let places = (0..self.names.len()).filter(|index| !server.reports(*index) && but >> index & 1 == 0);
+        places.for_each(|index| has.values[index].clone_from(&client.values[index]));
+        has.untracked.clone_from(&client.untracked);
+        *server = Arc::new(has);
+    }
+
+    /// A server has exactly these values of parameters that it does not report, as it has said itself, and its client
+    /// keeps them; but for those that the client asked for at its login and the server has no longer, which are to be
+    /// set again. Returns whether all can follow the client; `may_be_untracked`: also those that are not tracked.
+    pub(crate) fn set_found(
+        &self,
+        server: &mut Arc<Params>,
+        (client, asked, own): (&mut Arc<Params>, &Params, &mut u64),
+        found: &[(String, String)],
+        may_be_untracked: bool,
+    ) -> bool {
+        let (mut has, mut all) = ((**server).clone(), true);
+        let unreported = |index: &usize| !server.reports(*index);
+        (0..self.names.len()).filter(unreported).for_each(|index| has.values[index] = None);
+        has.untracked = Untracked::default();
+        for (name, value) in found {
+            let fits = value.len() <= MAX_VALUE && value.bytes().all(|b| (b' '..=b'~').contains(&b));
+            match self.index(name) {
+                Some(index) if server.reports(index) => {}
+                Some(index) => {
+                    has.values[index] = Some(if fits { value.as_str() } else { DOUBTFUL }.into());
+                    *own |= 1 << index;
+                    all &= fits;
+                }
+                None => all &= fits && may_be_untracked && has.untracked.set(name, value).is_ok(),
+            }
+        }
+        let mut wants = (**client).clone();
+        for index in (0..self.names.len()).filter(unreported) {
+            let value = has.values[index].as_ref().or(asked.values[index].as_ref());
+            wants.values[index] = value.cloned();
+        }
+        wants.untracked.clone_from(&asked.untracked);
+        all &= has.untracked.iter().all(|(name, value)| wants.untracked.set(name, value).is_ok());
+        *server = Arc::new(has);
+        *client = if wants == **server { server.clone() } else { Arc::new(wants) };
+        all
+    }
+
     fn index_of_report(&self, name: &str) -> Option<usize> {
         self.index(name).filter(|_| !name.eq_ignore_ascii_case(OF_THE_SERVER))
     }

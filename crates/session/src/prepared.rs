@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use crate::key_hasher::KeyHasher;
 use crate::shape::Shape;
-use crate::statements::{Key, KeyHasher};
+use crate::statements::Key;
 
 /// The statements under our names on one server, least recently used first out.
 #[derive(Debug, Default)]

@@ -144,6 +144,8 @@ pub enum Refusal {
     SimpleQuery,
     /// A limit on prepared statements.
     StatementLimit(&'static str),
+    /// The client has left state for which it would have to keep its server, and too many clients do.
+    TooManyPinned(&'static str),
     /// A tracked parameter of the client could not be set on a server; the server's text.
     ParameterFailed {
         /// The server's SQLSTATE.
@@ -220,7 +222,8 @@ impl Refusal {
             | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
-            | Refusal::TooManyAddressClients => "53300",
+            | Refusal::TooManyAddressClients
+            | Refusal::TooManyPinned(_) => "53300",
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => {
                 Cause::sqlstate(*cause)
             }
@@ -260,6 +263,7 @@ impl Refusal {
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients
+            | Refusal::TooManyPinned(_)
             | Refusal::StatementLimit(_) => Class::LimitReached,
             _ => Class::Other,
         }
@@ -365,6 +369,10 @@ impl Refusal {
                 Some("The pool has no server now. A retry is safe.")
             }
             Refusal::TransactionInStatementMode => Some("Use the pool mode transaction."),
+            Refusal::TooManyPinned(_) => Some(
+                "Remove such state when it is not used (UNLISTEN, DEALLOCATE, DROP, unlock, RESET ALL), use a pool in session \
+                 mode for such clients, or raise max_pinned.",
+            ),
             Refusal::StatementLimit(_) => Some(
                 "Close statements that are not used, and bind values as parameters instead of writing them into texts.",
             ),
@@ -429,6 +437,9 @@ impl fmt::Display for Refusal {
             Refusal::MessageTooLong => f.write_str("message too long (max_packet_size)"),
             Refusal::SimpleQuery => f.write_str("PQexec disallowed"),
             Refusal::StatementLimit(what) => f.write_str(what),
+            Refusal::TooManyPinned(what) => {
+                write!(f, "too many clients of this pool keep a server connection (max_pinned): {what}")
+            }
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),

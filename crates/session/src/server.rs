@@ -11,7 +11,9 @@ use crate::closes::Closes;
 use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
+use crate::hidden_effects::Due;
 use crate::kept_request::Repeatable;
+use crate::left_state::Found;
 use crate::out::Out;
 use crate::params::{Has, ParamTable, Params};
 use crate::pending::PendingReplies;
@@ -21,6 +23,7 @@ use crate::resets::Resets;
 use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::shape::Shape;
+use crate::state_messages;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
 
@@ -75,6 +78,12 @@ pub struct Server {
     pub(crate) unusable: bool,
     /// The result so far of our own query under way, if it failed.
     pub(crate) own_error: Option<ServerError>,
+    /// What a query of our own has found of the state that the client left, while it runs.
+    pub(crate) found: Option<Box<Found>>,
+    /// The texts after which that is to be asked.
+    pub(crate) due: Due,
+    /// The client's progress when that was last asked.
+    pub(crate) asked_at: Option<u32>,
     /// The other results of our own last query.
     pub(crate) own: OwnSeen,
     /// Which statements the server's portals and requests run, where they are counted.
@@ -159,6 +168,9 @@ impl Server {
             stream: FrameReader::default(),
             unusable: false,
             own_error: None,
+            found: None,
+            due: Due::default(),
+            asked_at: None,
             own: OwnSeen::default(),
             watched: Watched::default(),
             role: ReplicationRole::default(),
@@ -237,7 +249,8 @@ impl Server {
     /// The state that clients left and that has not been cleaned.
     #[inline]
     pub fn dirty(&self) -> Dirty {
-        self.state.dirty()
+        // A client that has gone is not asked about any more.
+        if self.due.is_none() { self.state.dirty() } else { Dirty::ALL }
     }
 
     /// The state that the client left is not cleaned: the next client takes it over, as with PgBouncer.
@@ -378,7 +391,7 @@ impl Server {
         } else if !self.is_quiet() {
             Some("waiting for Sync")
         } else {
-            None
+            self.state.kept().kinds().next().map(state_messages::name)
         }
     }
 
@@ -443,6 +456,7 @@ impl Server {
     }
 
     fn cleaned(&mut self) {
+        self.due.take();
         self.end_use();
         if self.state.cleaned() {
             // Statements prepared while temporary objects were present may refer to them.

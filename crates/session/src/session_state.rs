@@ -13,6 +13,10 @@ use weir_pgwire::{Dirty, Effects};
 pub(crate) struct SessionState {
     /// What may be on the server.
     dirty: Dirty,
+    /// What of it the server has said since that it has, and that its client keeps by keeping the server.
+    known: Dirty,
+    /// What keeps its client at the server, as the server has said.
+    kept: Dirty,
     /// What the transaction under way has certainly left.
     lost: Dirty,
     /// A temporary object may be there, or may just have been dropped.
@@ -60,6 +64,22 @@ impl SessionState {
         self.dirty
     }
 
+    /// What may be on the server, and was not asked about.
+    #[inline]
+    pub(crate) fn unknown(&self) -> Dirty {
+        self.dirty.without(self.known)
+    }
+
+    /// The server has this, as it has said itself; `known`: so much of it stays as it is until a command says otherwise.
+    pub(crate) fn found(&mut self, there: Dirty, known: Dirty) {
+        (self.dirty, self.known, self.kept) = (there, known, there);
+    }
+
+    /// What keeps the client at the server, as that has said when it was asked last.
+    pub(crate) fn kept(&self) -> Dirty {
+        self.kept
+    }
+
     /// Whether a temporary object may be there.
     pub(crate) fn is_temporary(&self) -> bool {
         self.temporary
@@ -73,6 +93,7 @@ impl SessionState {
     /// Something may be on the server now.
     pub(crate) fn leave(&mut self, kinds: Dirty) {
         self.dirty.insert(kinds);
+        self.known = self.known.without(kinds);
     }
 
     /// A text is in the unnamed statement now that does this.
@@ -153,7 +174,7 @@ impl SessionState {
 
     /// A command of the client's has ended with this tag; none where it ended otherwise.
     pub(crate) fn answered(&mut self, effects: Effects, tag: Option<&[u8]>) {
-        self.dirty.insert(effects.after(tag));
+        self.leave(effects.after(tag));
         self.plans_changed |= effects.changes_plans(tag);
         if tag.is_some() {
             self.lost.insert(effects.leaves);
@@ -162,7 +183,7 @@ impl SessionState {
 
     /// A command failed: what it did within its transaction is undone.
     pub(crate) fn failed(&mut self, effects: Effects) {
-        self.dirty.insert(effects.after(None));
+        self.leave(effects.after(None));
         self.plans_changed |= effects.changes_plans(None);
         self.rolled_back();
     }
@@ -188,6 +209,7 @@ impl SessionState {
             _ => return,
         };
         self.lost = self.lost.without(gone);
+        self.known = self.known.without(gone);
     }
 
     /// The transaction has ended, and its portals with it. Without `nothing_is_pending`, those that are known may be
@@ -209,7 +231,7 @@ impl SessionState {
 
     /// The server was cleaned. Returns whether temporary objects may have gone with it.
     pub(crate) fn cleaned(&mut self) -> bool {
-        self.dirty = Dirty::NONE;
+        self.found(Dirty::NONE, Dirty::NONE);
         self.lost = Dirty::NONE;
         self.parsed = Effects::NONE;
         std::mem::take(&mut self.temporary)
@@ -217,7 +239,7 @@ impl SessionState {
 
     /// What is left is not to be cleaned: the next client takes it over.
     pub(crate) fn clear_dirty(&mut self) {
-        self.dirty = Dirty::NONE;
+        self.found(Dirty::NONE, Dirty::NONE);
         self.parsed = Effects::NONE;
     }
 }

@@ -5,6 +5,7 @@
 //! server's own default; so the client's value is set there again before its next request is sent, or at once where
 //! more follows ([`crate::sql_resets`]).
 
+use weir_base::PoolMode;
 use weir_pgwire::sql::{Reset, ResetBy, Resetting};
 use weir_pgwire::{put_back, put_front};
 
@@ -135,6 +136,10 @@ pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Contex
 #[cold]
 pub(crate) fn set_again(client: &Client, server: &mut Server, ctx: &mut Context<'_>, out: &mut impl Out) {
     server.resync = false;
+    if client.mode == PoolMode::Auto {
+        // What else the client has set or reset is there: the server is asked about it before another gets its client.
+        ctx.params.assume(&mut server.params, &client.params, client.start.asked.known());
+    }
     let mut query = String::new();
     if !ctx.params.agree(client.wanted(), server.has(), &mut query) {
         return;

@@ -30,6 +30,11 @@ pub(crate) fn refusal(effects: Effects, buffer: &mut Vec<u8>) {
     );
 }
 
+/// What a kind of state is called in messages.
+pub(crate) fn name(kind: Dirty) -> &'static str {
+    words(kind).0
+}
+
 /// What a kind of state is called in messages, and what its client can do instead.
 fn words(kind: Dirty) -> (&'static str, &'static str) {
     match kind {

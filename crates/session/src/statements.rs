@@ -27,7 +27,9 @@ use weir_pgwire::sql::Judgement;
 use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
+use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
+use crate::key_hasher::KeyHasher;
 use crate::long_text::{LONG_TEXT, LongText};
 use crate::params::{ParamTable, Params};
 
@@ -256,6 +258,7 @@ impl Interner {
             outdated: HashMap::default(),
             all_outdated: 0,
             are_dropped: false,
+            texts: TextCounts::default(),
             is_calm: true,
         }
     }
@@ -324,7 +327,7 @@ impl Interner {
             Some(begun) => begun.finish(rest),
             None => LongText::new(&self.hash_key).finish(rest),
         };
-        TextRead { key, long: Some(judgement) }
+        TextRead { key: Key(key), long: Some(judgement) }
     }
 
     /// The same text in another parse environment.
@@ -461,6 +464,8 @@ pub struct PoolStatements {
     all_outdated: u64,
     /// A function has dropped statements of ours on a server, and may do so again.
     are_dropped: bool,
+    /// How often texts were sent, where servers are asked what they leave.
+    pub(crate) texts: TextCounts,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }
@@ -598,22 +603,6 @@ impl PoolStatements {
     }
 }
 
-/// A key is a keyed hash already.
-#[derive(Default)]
-pub(crate) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys hash themselves as one u128");
-    }
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -680,13 +669,18 @@ mod tests {
         assert!(interner.intern(&other, &text(1000), ParseEnvironment(0)).is_ok());
     }
 
+    fn find(interner: &mut Interner, pool: &PoolStatements) -> Option<Arc<Statement>> {
+        let read = interner.read(&[1; 3_000], None);
+        interner.find(pool, &[1; 3_000], read, ParseEnvironment(0))
+    }
+
     #[test]
     fn the_newest_texts_are_kept_for_who_comes_back_until_others_need_the_room() {
         let (mut interner, pool) = interner(80_000);
         drop(interner.intern(&pool, &[1; 3_000], ParseEnvironment(0)).unwrap());
-        assert!(interner.find(&pool, &[1; 3_000], ParseEnvironment(0)).is_some());
+        assert!(find(&mut interner, &pool).is_some());
         drop(interner.intern(&pool, &[2; 9_000], ParseEnvironment(0)).unwrap());
-        assert!(interner.find(&pool, &[1; 3_000], ParseEnvironment(0)).is_none(), "the newer one takes its place");
+        assert!(find(&mut interner, &pool).is_none(), "the newer one takes its place");
         let (mut interner, pool) = self::interner(10_000);
         drop(interner.intern(&pool, &[1; 1_000], ParseEnvironment(0)).unwrap());
         assert!(interner.used() > 1_000);

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use crate::budget::{Account, Charge};
 use crate::client::{Client, Unnamed};
 use crate::closes::KeyCounts;
+use crate::key_hasher::KeyHasher;
 use crate::names::{ChangeNumber, Given, Name, key_of};
-use crate::statements::{Key, KeyHasher};
+use crate::statements::Key;
 
 /// The most bytes that entries may hold, beyond which the client is not read from; one request may go beyond it.
 pub(crate) const MAX_UNDO_BYTES: usize = 1 << 20;

@@ -40,6 +40,8 @@ pub(crate) struct Reference {
     pub(crate) parameters: Parameters,
     /// Whether the client's own state may remain after a transaction, because it may get the same server again.
     pub(crate) may_keep_its_server: bool,
+    /// What the client leaves on its servers stays with it.
+    pub(crate) keeps_state: bool,
     /// Whether other clients may have left LISTENs on its server.
     pub(crate) tolerates_notifications: bool,
     /// Whether a limit on statements may fail its requests.
@@ -60,6 +62,7 @@ impl Reference {
             reported: BTreeMap::new(),
             parameters: Parameters::Compared,
             may_keep_its_server: false,
+            keeps_state: false,
             tolerates_notifications: false,
             may_be_limited: false,
         }
@@ -185,7 +188,7 @@ impl Reference {
 
     fn compare(&mut self, message: &Back) -> Option<Violation> {
         if let (Some(Reply::State(expected)), Back::Row(state), true) =
-            (self.core.out.front_mut(), message, self.may_keep_its_server)
+            (self.core.out.front_mut(), message, self.may_keep_its_server && !self.keeps_state)
             && is_own(state, self.client)
         {
             expected.clone_from(state);

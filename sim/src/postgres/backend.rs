@@ -3,7 +3,7 @@
 //! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read
 //! while a statement runs or its output is blocked. The rules of a session are in [`Core`].
 
-use weir_base::{OnDirty, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 use weir_pgwire::put_back;
 use weir_pgwire::startup::{self, First};
 
@@ -555,12 +555,17 @@ impl Backend {
         let Phase::Serving(core) = &mut self.phase else { return };
         let owner = owner_of(message, core.copying());
         if let Some(client) = owner.filter(|client| self.ownership.current() != Some(*client)) {
-            let leftovers = if ctx.rules.on_dirty == OnDirty::Keep { String::new() } else { core.leftovers() };
+            let leftovers = match (ctx.rules.mode, ctx.rules.on_dirty) {
+                // The client may have set them, on another server. Its own view shows whether they are right.
+                (PoolMode::Auto, _) => core.leftovers_beside_settings().join(" "),
+                (_, OnDirty::Keep) => String::new(),
+                _ => core.leftovers(),
+            };
             let observation = Observation {
                 busy: core.transaction() != Transaction::Idle,
                 read: ctx.net.progress(self.end).1,
                 leftovers: &leftovers,
-                on_dirty: ctx.rules.on_dirty,
+                on_dirty: if ctx.rules.mode == PoolMode::Auto { OnDirty::Reset } else { ctx.rules.on_dirty },
             };
             // After a fault the number of replies may be wrong, so owners are not known any more.
             if let Some(violation) = self.ownership.seen(client, observation).filter(|_| self.fault.is_none()) {

@@ -66,6 +66,9 @@ pub(crate) enum Command {
     /// A statement without effect here, with its command tag.
     Nothing(&'static str),
     DiscardTemp,
+    /// Returns a row for each of these kinds of state that there is, and with `*settings` one for each setting; poolers
+    /// send it.
+    Left(Vec<String>),
     /// Returns the session's state in one row.
     WhoAmI,
     /// Returns the secret of this user; poolers send it (auth_query).
@@ -89,6 +92,7 @@ impl Command {
             Command::WhoAmI => "whoami",
             Command::Lookup(_) => LOOKUP,
             Command::Select | Command::UnlockAll => "select",
+            Command::Left(_) => "left",
             _ => return None,
         })
     }
@@ -170,12 +174,14 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["SELECT", call] if call.starts_with("pg_advisory_lock(") => {
             Command::Lock(call.trim_start_matches("pg_advisory_lock(").trim_end_matches(')').to_owned())
         }
+        ["SELECT", call] if call.contains("set_config(") => set_config(call)?,
+        ["SELECT", ..] if text.contains("'*") || text.contains("pg_settings") => Command::Left(kinds(text)),
         ["SELECT", ..] => Command::Select,
         ["CLOSE", "ALL"] => Command::Nothing("CLOSE CURSOR ALL"),
         ["DISCARD", "TEMP"] => Command::DiscardTemp,
         ["SHOW", name] => Command::Show(own(name)),
         ["RESET", "ALL"] => Command::ResetAll,
-        ["RESET", name] => Command::Reset(own(name)),
+        ["RESET", name] => Command::Reset(name.trim_matches('"').to_owned()),
         ["DISCARD", "ALL"] => Command::DiscardAll,
         ["LISTEN", channel] => Command::Listen(own(channel)),
         ["UNLISTEN", "*"] => Command::Unlisten,
@@ -194,6 +200,19 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         }
         _ => return None,
     })
+}
+
+/// `pg_catalog.set_config('name','value',false)`.
+fn set_config(call: &str) -> Option<Command> {
+    let (name, rest) = call.split_once("set_config('")?.1.split_once("','")?;
+    let (value, _) = rest.split_once("',false)")?;
+    Some(Command::Set { name: name.to_owned(), value: value.replace("''", "'"), local: false })
+}
+
+/// The kinds of state that a pooler asks about: the marks in quotes, and the settings.
+fn kinds(text: &str) -> Vec<String> {
+    let marks = text.split('\'').filter(|part| part.starts_with('*')).map(str::to_owned);
+    marks.chain(text.contains("pg_settings").then(|| "*settings".to_owned())).collect()
 }
 
 /// `SET [LOCAL] name {=|TO} value`; quotes of the value are removed.

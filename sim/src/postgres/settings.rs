@@ -191,6 +191,12 @@ impl Settings {
         unreported().filter(differs).map(|at| format!("{}={}", place(at).0, self.at(at))).collect()
     }
 
+    /// The settings that the session has set, with their values.
+    pub(crate) fn of_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let differs = |at: &usize| *self.session[*at] != *self.startup[*at];
+        (0..KNOWN).filter(differs).map(|at| (place(at).0, &*self.session[at]))
+    }
+
     /// Resets the unreported settings, as a pooler that resets or replaces servers guarantees.
     pub(crate) fn forget_unreported(&mut self) {
         for at in unreported() {

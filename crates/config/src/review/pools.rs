@@ -1,7 +1,7 @@
 //! Findings about pools: whether each can log in, and limits without effect.
 
 use weir_auth::Method;
-use weir_base::{PoolMode, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use super::{Review, plain};
 use crate::model::{Limits, PoolConfig};
@@ -40,6 +40,7 @@ impl Review<'_> {
     pub(super) fn pool_limits(&mut self, pool: &PoolConfig) {
         let (limits, name, title) = (&pool.limits, &pool.name, self.title(pool));
         self.unbounded_size(pool);
+        self.auto_without_statements(pool);
         if limits.size > 0 && limits.min_size > limits.size {
             let (min_size, size) = (self.pool_setting("min_size"), self.pool_setting("size"));
             let text = format!(
@@ -55,6 +56,17 @@ impl Review<'_> {
                 let setting = self.pool_setting(setting);
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
             }
+        }
+    }
+
+    /// What functions leave is asked for where texts are read that clients prepare.
+    fn auto_without_statements(&mut self, pool: &PoolConfig) {
+        if pool.mode == PoolMode::Auto && pool.limits.max_prepared_statements == 0 {
+            let (title, setting) = (self.title(pool), self.pool_setting("max_prepared_statements"));
+            let text =
+                format!("{title} has mode auto, and {setting} = 0: what functions and triggers leave is not found");
+            self.warn(&format!("pools.{}.max_prepared_statements", pool.name), text)
+                .help("leave max_prepared_statements at its default, or use mode session");
         }
     }
 
@@ -85,6 +97,13 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
     }
     if pool.mode == PoolMode::Session {
         found.push(("max_prepared_statements", "in session mode a client's statements are its server's"));
+    }
+    if pool.mode == PoolMode::Auto {
+        if pool.on_dirty == OnDirty::Keep {
+            found.push(("on_dirty", "in mode auto no client finds what another has left: a server is reset"));
+        }
+    } else {
+        found.push(("max_pinned", "only in mode auto a client keeps its server for what it has left"));
     }
     if pool.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));

@@ -68,7 +68,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "transaction",
         Field::Config(|c| FieldMut::PoolMode(&mut c.mode)),
         "How long a client keeps a server, in pools without a mode of their own: `session` until it disconnects, \
-         `transaction` until its transaction ends, `statement` until its statement ends.",
+         `transaction` until its transaction ends, `statement` until its statement ends; `auto` until its transaction \
+         ends, or as long as it has state on the server that can't follow it (LISTEN, temporary tables …).",
     )
     .ini("pool_mode")
     .aliases(&["pool_mode"])

@@ -55,6 +55,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .aliases(&["reserve_pool_timeout"]),
     Setting::new(
         Limits,
+        "max_pinned",
+        Kind::Number { min: 0, max: 100 },
+        "80",
+        Field::Limits(|l| FieldMut::U32(&mut l.max_pinned)),
+        "With `mode = \"auto\"`: how many of a pool's servers clients may keep between transactions for the state that they \
+         have left (LISTEN, temporary tables …), in percent of `size`, at least one. One client more is disconnected, with the \
+         reason. 0: no limit.",
+    ),
+    Setting::new(
+        Limits,
         "max_prepared_statements",
         Kind::Number { min: 0, max: 1_000_000 },
         "200",

@@ -215,6 +215,17 @@ fn send_parameters<I: Io>(
     differ
 }
 
+/// Asks a server what its client has left; the client waits for the answer.
+#[cold]
+pub(crate) fn ask_left<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot, server: &mut ServerSlot) {
+    let conn = server.conn;
+    let Some((up, phase)) = server.up() else { return };
+    *phase = ServerPhase::Asking;
+    up.ask_left(&mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
+    watch_own_query(cx, slot, server);
+    client.pause(Reason::Waits, cx.io);
+}
+
 /// Sends a query of Weir to a server of the pool; `next` is the phase until its reply.
 pub(crate) fn own_query<I: Io>(
     cx: &mut Cx<'_, I>,

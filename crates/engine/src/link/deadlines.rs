@@ -92,6 +92,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
             _,
             ServerPhase::Checking
             | ServerPhase::SyncingParameters
+            | ServerPhase::Asking
             | ServerPhase::Resetting(_)
             | ServerPhase::ConnectQueryAgain
             | ServerPhase::AuthQuery(_),

@@ -4,7 +4,7 @@
 //!   `acquire`: a link is made. `release`: a link ends, and the server is cleaned. `own_query`: queries of Weir on a
 //!   server.
 //! - `leave`: a client leaves or is refused. `lost`: a server is lost. `full`: sockets that are full. `timeouts`: a
-//!   client or a server has taken too long.
+//!   client or a server has taken too long. `pin`: a client keeps its server for what it has left (`mode = "auto"`).
 //! - `wire`: the port as a link sees it. `stream`: links whose bytes are forwarded unchanged.
 //! - `link_clock`: when things happened on a link, and how long its client holds the server. `deadlines`: until when a
 //!   client or server must have acted.
@@ -18,6 +18,7 @@ pub(crate) mod link_clock;
 pub(crate) mod lost;
 pub(crate) mod lost_state;
 pub(crate) mod own_query;
+pub(crate) mod pin;
 pub(crate) mod query;
 pub(crate) mod relay;
 pub(crate) mod release;

@@ -7,7 +7,7 @@ use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lines;
-use crate::link::{acquire, full, leave, lost, release};
+use crate::link::{acquire, full, leave, lost, pin, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
@@ -125,6 +125,7 @@ pub(crate) fn done<I: Io>(
             }
             release::return_to_pool(core, now, server, io);
         }
+        (ServerPhase::Asking, outcome) => pin::answered(core, now, server, outcome.is_ok(), io),
         (ServerPhase::Checking | ServerPhase::SyncingParameters, Ok(())) => setup_query_done(core, now, server, io),
         (ServerPhase::SyncingParameters, Err(error)) if error.sqlstate != QUERY_CANCELED => {
             parameters_failed(core, now, server, error, io);

@@ -58,7 +58,11 @@ fn take_reports(
     let Some((up, phase)) = server.up() else { return };
     if !matches!(
         phase,
-        ServerPhase::Idle | ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters
+        ServerPhase::Idle
+            | ServerPhase::Linked
+            | ServerPhase::Asking
+            | ServerPhase::Checking
+            | ServerPhase::SyncingParameters
     ) {
         return;
     }

@@ -94,7 +94,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
-    if slot.config.mode == PoolMode::Session {
+    if slot.config.mode == PoolMode::Session || server.is_pinned() {
         return u32::MAX;
     }
     let wanted = server.marked_for_close || slot.is_wanted();

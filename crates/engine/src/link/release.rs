@@ -121,6 +121,7 @@ pub(crate) fn finish_transaction<I: Io>(
             server.unlinked();
         }
         (LinkStatus::Resume, Some(client)) => table::resume_waiting(core, client, io),
+        (LinkStatus::Ask, Some(client)) => acquire::ask_left(cx!(core, now, io), slot, client, &mut server),
         _ => {}
     }
     let conn = client.as_ref().map(|client| client.conn);
@@ -155,6 +156,8 @@ pub(crate) enum LinkStatus {
     Resume,
     /// The server must be replaced, together with its client (server_fast_close).
     Replaced,
+    /// The server must be asked what its client has left: then the link is held, or ends (`mode = "auto"`).
+    Ask,
     /// The link ends, or there is none: the server is free.
     Free,
 }
@@ -178,10 +181,17 @@ fn link_status(
         return if cancelled { LinkStatus::Held } else { LinkStatus::Free };
     }
     let Some(client) = client.filter(|_| *phase == ServerPhase::Linked) else { return LinkStatus::Held };
-    let (session_mode, mid_message) = match &client.phase {
-        ClientPhase::Ready(session) => (session.mode() == PoolMode::Session, session.is_mid_message()),
-        _ => (false, false),
+    let (mode, mid_message) = match &client.phase {
+        ClientPhase::Ready(session) => (session.mode(), session.is_mid_message()),
+        _ => (PoolMode::Transaction, false),
     };
+    let mut session_mode = mode == PoolMode::Session;
+    if mode == PoolMode::Auto && up.may_keep_client() {
+        if up.must_ask() && !mid_message && !cancelled {
+            return LinkStatus::Ask;
+        }
+        session_mode = true;
+    }
     if session_mode && client.reading.has(Reason::Waits) {
         return LinkStatus::Resume;
     }
@@ -296,7 +306,9 @@ fn cleaning(pool: &weir_config::PoolConfig, used: bool, dirty: Dirty) -> Cleanin
     let session = pool.mode == PoolMode::Session;
     let always = used && (session || pool.reset_always);
     let left = !dirty.is_empty() || (session && used);
-    match pool.on_dirty {
+    let on_dirty =
+        if pool.mode == PoolMode::Auto && pool.on_dirty == OnDirty::Keep { OnDirty::Reset } else { pool.on_dirty };
+    match on_dirty {
         OnDirty::Close if left => Cleaning::Close,
         _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
         OnDirty::Reset | OnDirty::Refuse if !dirty.is_empty() => {

@@ -91,6 +91,8 @@ pub(crate) struct PoolSlot {
     pub(crate) quota: PoolQuota,
     /// This worker's role for the pool.
     pub(crate) lending: LendingRole,
+    /// Servers that their clients keep for what they have left; some may have been released since.
+    pinned: Vec<ConnId>,
 }
 
 impl Pools {
@@ -169,6 +171,21 @@ pub(crate) fn wait_limit(config: &Config, pool: &weir_config::PoolConfig) -> (Sp
     let (wait, query) = (pool.limits.query_wait_timeout, config.limits.query_timeout);
     let covered = config.format == FileFormat::Ini && !query.is_zero() && (wait.is_zero() || query < wait);
     (if covered { query } else { wait }, covered)
+}
+
+impl PoolSlot {
+    /// A client keeps this server for what it has left there, if not too many do (`max_pinned`); returns whether it
+    /// may. `is_pinned`: whether another server still is kept.
+    pub(crate) fn pin(&mut self, server: ConnId, is_pinned: impl Fn(ConnId) -> bool) -> bool {
+        let limits = &self.config.limits;
+        self.pinned.retain(|other| *other != server && is_pinned(*other));
+        let most = (u64::from(limits.size) * u64::from(limits.max_pinned) / 100).max(1);
+        let may = limits.size == 0 || limits.max_pinned == 0 || (self.pinned.len() as u64) < most;
+        if may {
+            self.pinned.push(server);
+        }
+        may
+    }
 }
 
 /// The limits of a configured pool, as its `weir-pool` settings.
@@ -275,6 +292,7 @@ impl PoolSlot {
             login: PoolLogin::default(),
             quota,
             lending,
+            pinned: Vec::new(),
         }
     }
 

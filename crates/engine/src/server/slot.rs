@@ -59,6 +59,8 @@ pub(crate) struct ServerRow {
     pub(crate) dedicated: Option<Box<Dedicated>>,
     /// When the server was granted, if servers are limited.
     pub(crate) granted_at: Time,
+    /// Since when the server's client keeps it for what it has left; never: it does not.
+    pub(crate) pinned_since: Time,
 }
 
 /// Whom a server of one client is for.
@@ -99,6 +101,8 @@ pub(crate) enum ServerPhase {
     SyncingParameters,
     /// Working for its client.
     Linked,
+    /// Says what its client has left (`mode = "auto"`). The client waits.
+    Asking,
     /// The server is for one client only, and gets that client's bytes unchanged.
     Streaming,
     /// Being cleaned of the session state that its client left.
@@ -144,6 +148,7 @@ impl ServerSlot {
             dedicated: None,
             unused: false,
             granted_at: now,
+            pinned_since: Time::NEVER,
         };
         ServerSlot { row }
     }
@@ -199,7 +204,19 @@ impl ServerSlot {
     /// The server has no client any more; returns the one that it had.
     #[inline]
     pub(crate) fn unlinked(&mut self) -> Option<ConnId> {
+        self.row.pinned_since = Time::NEVER;
         self.row.link.take()
+    }
+
+    /// Whether the server's client keeps it between transactions, for what it has left.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned_since != Time::NEVER
+    }
+
+    /// The server's client keeps it, or not.
+    pub(crate) fn pin(&mut self, since: Time) {
+        self.row.pinned_since = since;
     }
 
     /// The server has this client, which sends queries to it.

@@ -19,6 +19,8 @@ impl Dirty {
     pub const TEMP: Dirty = Dirty(1 << 4);
     /// Advisory locks of the session.
     pub const LOCKS: Dirty = Dirty(1 << 5);
+    /// Settings with names of two parts, which a server does not list: with [`Dirty::SETTINGS`] only.
+    pub const CUSTOM: Dirty = Dirty(1 << 6);
     /// Every kind.
     pub const ALL: Dirty = Dirty((1 << 6) - 1);
 
@@ -65,7 +67,7 @@ impl Dirty {
 
     /// The set that [`Dirty::bits`] gave; unknown bits are dropped.
     pub const fn from_bits(bits: u8) -> Dirty {
-        Dirty(bits & Dirty::ALL.0)
+        Dirty(bits & Dirty::ALL.union(Dirty::CUSTOM).0)
     }
 }
 

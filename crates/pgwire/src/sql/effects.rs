@@ -64,7 +64,8 @@ impl Effects {
     pub const NONE: Effects =
         Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session, plans: Plans::ByTag };
     /// The text is unknown.
-    pub const UNKNOWN: Effects = Effects { may_leave: Dirty::ALL, plans: Plans::Changed, ..Effects::NONE };
+    pub const UNKNOWN: Effects =
+        Effects { may_leave: Dirty::ALL.union(Dirty::CUSTOM), plans: Plans::Changed, ..Effects::NONE };
 
     /// The effects of a whole text.
     #[inline]
@@ -110,12 +111,22 @@ impl Effects {
     /// What may have been left when a command of the text has ended with this tag; none where it ended otherwise.
     #[inline]
     pub fn after(self, tag: Option<&[u8]>) -> Dirty {
-        let Some(tag) = tag else { return self.may_leave };
+        let Some(tag) = tag else { return settings_and_their_names(self.may_leave) };
         let by_tag = if self.scope == Scope::Transaction { Dirty::NONE } else { left_by_tag(tag) };
         // INSERT, UPDATE, DELETE and MERGE never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
-        by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
+        settings_and_their_names(by_tag.union(if writes {
+            self.may_leave.without(Dirty::TEMP)
+        } else {
+            self.may_leave
+        }))
     }
+}
+
+/// The names of settings matter where there may be some.
+#[inline]
+fn settings_and_their_names(left: Dirty) -> Dirty {
+    if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM) }
 }
 
 impl Judgement {
@@ -138,16 +149,24 @@ impl Judgement {
             SqlHead::Set | SqlHead::SetLocal if !several && !planned::set_decides(text) => Plans::Kept,
             _ => Plans::ByTag,
         };
+        // Whether a name of two parts may be set.
+        let mut hidden = false;
         if may_leave == Dirty::ALL {
             plans = Plans::Changed;
         } else if may_leave.contains(Dirty::SETTINGS) {
-            let SetConfigs { local, harmless } = set_configs(text);
+            let SetConfigs { local, harmless, plain } = set_configs(text);
             may_leave = if local { may_leave.without(Dirty::SETTINGS) } else { may_leave };
+            hidden = !plain;
             plans = if harmless { plans } else { Plans::Changed };
+        }
+        let harmless = !several && may_leave.is_empty() && leaves_only_mentions(text);
+        hidden |= (several || matches!(head, SqlHead::Set)) && text.contains(&b'.');
+        if hidden || may_leave == Dirty::ALL {
+            may_leave.insert(Dirty::CUSTOM);
         }
         Judgement {
             effects: Effects { may_leave, leaves: Dirty::NONE, scope, plans },
-            harmless: !several && may_leave.is_empty() && leaves_only_mentions(text),
+            harmless,
             drops_all: matches!(head, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All)),
             names,
         }
@@ -157,7 +176,7 @@ impl Judgement {
     pub fn of_long(prefix: &[u8], mentions: &Mentions) -> Judgement {
         let found = mentions.found();
         let harmless = found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
-        Judgement { effects: Effects::NONE.with(found), harmless, drops_all: false, names: false }
+        Judgement { effects: Effects::NONE.with(found.union(Dirty::CUSTOM)), harmless, drops_all: false, names: false }
     }
 
     /// What is known of a text of which only the beginning is there. `seen` is what there is of its message's body.
@@ -165,7 +184,12 @@ impl Judgement {
     pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> Judgement {
         let seen = Mentions::of_whole(seen.strip_suffix(&[0]).unwrap_or(seen));
         let harmless = seen.found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
-        Judgement { effects: Effects::NONE.with(seen.found), harmless, drops_all: false, names: seen.names }
+        Judgement {
+            effects: Effects::NONE.with(seen.found.union(Dirty::CUSTOM)),
+            harmless,
+            drops_all: false,
+            names: seen.names,
+        }
     }
 }
 
@@ -207,7 +231,7 @@ mod tests {
     use super::*;
 
     fn after(text: &str, tag: &str) -> Dirty {
-        Effects::of(text.as_bytes()).after(Some(tag.as_bytes()))
+        Effects::of(text.as_bytes()).after(Some(tag.as_bytes())).without(Dirty::CUSTOM)
     }
 
     #[test]
@@ -246,7 +270,28 @@ mod tests {
         }
         assert_eq!(Effects::of(b"select pg_advisory_lock(1), 1/0").after(None), Dirty::LOCKS, "it failed, and is held");
         let failed = Effects::of(b"do $$begin prepare a as select 1; raise 'x'; end$$").after(None);
-        assert_eq!(failed, Dirty::ALL, "what it has prepared stays");
-        assert_eq!(Effects::UNKNOWN.after(Some(b"SELECT 1")), Dirty::ALL);
+        assert_eq!(failed.without(Dirty::CUSTOM), Dirty::ALL, "what it has prepared stays");
+        assert_eq!(Effects::UNKNOWN.after(Some(b"SELECT 1")), Dirty::ALL.union(Dirty::CUSTOM));
+    }
+
+    #[test]
+    fn names_of_two_parts_count_where_settings_are_left() {
+        for (text, tag, hidden) in [
+            ("set my.own = 1", "SET", true),
+            ("set work_mem = 1", "SET", false),
+            ("set local my.own = 1", "SET", false),
+            ("set \"my.own\" = 1", "SET", true),
+            ("select set_config('my.own', '1', false)", "SELECT 1", true),
+            ("select set_config('my.own', '1', true)", "SELECT 1", false),
+            ("select set_config('work_mem', '1.5', false)", "SELECT 1", false),
+            ("select set_config('my' || chr(46) || 'own', '1', false)", "SELECT 1", true),
+            ("select 1; set my.own = 1", "SET", true),
+            ("select a.b from a", "SELECT 1", false),
+            ("do $$begin set my.own = 1; end$$", "DO", true),
+        ] {
+            let left = Effects::of(text.as_bytes()).after(Some(tag.as_bytes()));
+            assert_eq!(left.contains(Dirty::CUSTOM), hidden, "{text}");
+            assert!(!hidden || left.contains(Dirty::SETTINGS), "{text}");
+        }
     }
 }

@@ -46,27 +46,32 @@ pub(super) struct SetConfigs {
     pub(super) local: bool,
     /// No call sets what plans may depend on.
     pub(super) harmless: bool,
+    /// Each call names a setting whose name is in the text, and has one part.
+    pub(super) plain: bool,
 }
 
 /// Reads the calls of `set_config`. Cost: one pass, and another one for each of [`MAX_CALL_DEPTH`] calls within each
 /// other.
 pub(super) fn set_configs(text: &[u8]) -> SetConfigs {
-    let unknown = SetConfigs { local: false, harmless: false };
+    let unknown = SetConfigs { local: false, harmless: false, plain: false };
     let name = b"set_config";
     if updates_settings(text) {
         return unknown;
     }
     count(text.len());
     let mentions = (0..text.len()).filter(|at| is_name(&text[*at..], name)).count();
-    let (mut scan, mut calls, mut of_all) = (Scan::whole(text), 0, SetConfigs { local: true, harmless: true });
+    let (mut scan, mut calls, mut of_all) =
+        (Scan::whole(text), 0, SetConfigs { local: true, harmless: true, plain: true });
     loop {
         match scan.token() {
             Token::End => return if calls == mentions { of_all } else { unknown },
             Token::Unclear => return unknown,
             Token::Word(word) | Token::Quoted(word) if *word == name[..] => {
                 of_all.local &= ends_with_true(scan);
-                of_all.harmless &= sets_no_plan(scan);
-                if !of_all.local && !of_all.harmless {
+                let name = name_of_setting(scan);
+                of_all.harmless &= name.is_some_and(|name| !super::planned::decides(name));
+                of_all.plain &= name.is_some_and(|name| !name.contains(&b'.'));
+                if of_all == unknown {
                     return unknown;
                 }
                 calls += 1;
@@ -76,11 +81,13 @@ pub(super) fn set_configs(text: &[u8]) -> SetConfigs {
     }
 }
 
-/// Whether the arguments that begin here begin with the name of a setting that no plan depends on.
-fn sets_no_plan(mut scan: Scan<'_>) -> bool {
-    scan.token() == Token::Other(b'(')
-        && matches!(scan.token(), Token::Literal(name) if !super::planned::decides(name))
-        && scan.token() == Token::Other(b',')
+/// The name of a setting with which the arguments begin that begin here.
+fn name_of_setting(mut scan: Scan<'_>) -> Option<&[u8]> {
+    let begins = scan.token() == Token::Other(b'(');
+    match scan.token() {
+        Token::Literal(name) if begins && scan.token() == Token::Other(b',') => Some(name),
+        _ => None,
+    }
 }
 
 /// Parentheses within each other in the arguments of a call that is understood.

@@ -1,6 +1,6 @@
 //! A burst: sends messages without waiting, then waits for all replies.
 
-use weir_base::{OnDirty, PoolMode, Span};
+use weir_base::{OnDirty, Span};
 
 use super::{CANCEL, Client, DEADLINE, Exit, Phase, THINK, WRITE};
 use crate::client::reference::Parameters;
@@ -116,7 +116,7 @@ impl Client {
             ctx.violated(violation.checker, || violation.what);
         }
         self.reference.parameters = Parameters::Compared;
-        let released = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
+        let released = ctx.rules.pooled && !ctx.rules.mode.keeps_state();
         if released && self.reference.transaction() == Transaction::Idle && ctx.rules.on_dirty != OnDirty::Keep {
             self.reference.forget_leftovers();
         }

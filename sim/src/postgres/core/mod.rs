@@ -156,11 +156,18 @@ impl Core {
     /// State that a client left behind and the next one could notice, except reported settings, as WHOAMI shows it.
     pub(crate) fn leftovers(&self) -> String {
         let mut all = self.settings.leftovers();
+        all.extend(self.leftovers_beside_settings());
+        all.join(" ")
+    }
+
+    /// The same without settings.
+    pub(crate) fn leftovers_beside_settings(&self) -> Vec<String> {
+        let mut all = Vec::new();
         all.extend(self.sql_prepared.keys().map(|name| format!("prepared {name}")));
         all.extend(self.listens.iter().map(|name| format!("listens {name}")));
         all.extend(self.tables.iter().map(|name| format!("table {name}")));
         all.extend(self.locks.iter().map(|name| format!("lock {name}")));
-        all.join(" ")
+        all
     }
 
     /// Drops the state that [`Core::leftovers`] shows.

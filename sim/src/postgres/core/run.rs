@@ -19,6 +19,7 @@ impl Core {
                 self.locks.clear();
                 self.one_row(Reply::Row(String::new()), limit, position);
             }
+            Command::Left(kinds) => self.run_left(kinds),
             Command::Select => self.one_row(Reply::Row(String::new()), limit, position),
             Command::Show(name) => {
                 let value = self.settings.get(name).ok_or("42704")?.to_owned();
@@ -52,6 +53,24 @@ impl Core {
             _ => return self.utility(command),
         }
         Ok(())
+    }
+
+    fn run_left(&mut self, kinds: &[String]) {
+        let there = |kind: &str| match kind {
+            "*listen" => !self.listens.is_empty(),
+            "*prepare" => !self.sql_prepared.is_empty(),
+            "*temp" => !self.tables.is_empty(),
+            "*lock" => !self.locks.is_empty(),
+            _ => false,
+        };
+        let mut rows: Vec<_> =
+            kinds.iter().filter(|kind| there(kind)).map(|kind| (kind.clone(), String::new())).collect();
+        if kinds.iter().any(|kind| kind == "*settings") {
+            rows.extend(self.settings.of_session().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        let count = rows.len();
+        self.out.extend(rows.into_iter().map(|(name, value)| Reply::Pair(name, value)));
+        self.complete(&format!("SELECT {count}"));
     }
 
     fn one_row(&mut self, row: Reply, limit: u64, position: &mut u64) {

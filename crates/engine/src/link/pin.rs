@@ -1,0 +1,58 @@
+//! A client keeps its server for what it has left there (`mode = "auto"`).
+//!
+//! Behind a transaction that may have left something the server is asked what there is ([`weir_session::left_state`]),
+//! while the client waits. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
+//! later answer shows that nothing is left, or until it disconnects, and then the server is cleaned.
+//!
+//! Must not know kinds of state. A pool's pinned servers are at most a share of its size (`PoolSlot::pin`).
+
+use weir_base::Time;
+use weir_session::Refusal;
+
+use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::common::FollowUp;
+use crate::core::Core;
+use crate::lines;
+use crate::link::{leave, release};
+use crate::port::{Io, Level};
+use crate::reading::Reason;
+use crate::server::slot::{ServerPhase, ServerSlot};
+
+/// A server has said what its client has left, or could not: the client keeps it, or it is free.
+pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, answered: bool, io: &mut I) {
+    let mut client = server.link.and_then(|client| core.conns.take::<ClientSlot>(client));
+    let session = client.as_deref_mut().and_then(|client| match client.phase_mut() {
+        ClientPhase::Ready(session) => Some(session),
+        _ => None,
+    });
+    let slot = core.pools.get_mut(server.pool);
+    let (may_be_untracked, texts) = (slot.config.connect_query.is_none(), &mut slot.accepted);
+    let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
+    *phase = ServerPhase::Linked;
+    let left = up.left_is_known(session, &core.sessions.params, texts, answered, may_be_untracked);
+    match client {
+        Some(client) if !left.is_empty() => pin(core, now, server, client, io),
+        client => {
+            server.pin(Time::NEVER);
+            release::finish_transaction(core, now, server, client, io);
+        }
+    }
+}
+
+fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
+    let ix = server.pool;
+    if !server.is_pinned() {
+        let reason = server.up().and_then(|(up, _)| up.hold_reason()).unwrap_or_default();
+        let is_pinned = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_pinned());
+        if !core.pools.get_mut(ix).pin(server.conn, is_pinned) {
+            core.conns.put_server(server);
+            return leave::refuse(core, now, client, Refusal::TooManyPinned(reason), io);
+        }
+        server.pin(now);
+        lines::about_client(core, Level::Debug, &client, format_args!("keeps its server: {reason}"), io);
+    }
+    client.resume(Reason::Waits, io);
+    core.common.follow_up(FollowUp::Feed(client.conn));
+    core.conns.put_client(client);
+    core.conns.put_server(server);
+}

@@ -1,0 +1,74 @@
+//! When a server is asked what its client has left there (`mode = "auto"`), and what follows from the answer.
+
+use weir_pgwire::Dirty;
+
+use crate::client::Client;
+use crate::left_state;
+use crate::out::Out;
+use crate::params::ParamTable;
+use crate::resets::StartValues;
+use crate::server::Server;
+use crate::statements::PoolStatements;
+
+impl Server {
+    /// Whether the client may have left something on the server since that was last asked.
+    #[inline]
+    pub fn must_ask(&self) -> bool {
+        (!self.state.unknown().is_empty() || !self.due.is_none()) && self.asked_at != Some(self.pending.progress())
+    }
+
+    /// Whether the server's client may keep it for what it has left.
+    #[inline]
+    pub fn may_keep_client(&self) -> bool {
+        !(self.state.dirty().is_empty() && self.due.is_none())
+    }
+
+    /// Asks the server what its client has left.
+    pub fn ask_left(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        if !self.due.is_none() {
+            self.state.leave(Dirty::ALL);
+        }
+        let query = left_state::query(self.state.dirty());
+        self.own_query(&query, scratch, out);
+        self.found = Some(Box::default());
+        self.asked_at = Some(self.pending.progress());
+    }
+
+    /// The question is answered, or has failed. Settings follow the client from now on, if all of them can; but for
+    /// `may_be_untracked` only those that are tracked. Returns what keeps the client at this server.
+    pub fn left_is_known(
+        &mut self,
+        client: Option<&mut Client>,
+        table: &ParamTable,
+        texts: &mut PoolStatements,
+        answered: bool,
+        may_be_untracked: bool,
+    ) -> Dirty {
+        let due = self.due.take();
+        let found = self.found.take().filter(|found| answered && !found.incomplete);
+        let asked = self.state.dirty();
+        let (Some(found), Some(client)) = (found, client) else {
+            self.state.found(asked, Dirty::NONE);
+            return asked;
+        };
+        let before = client.params.clone();
+        let mut there = found.kinds;
+        if asked.contains(Dirty::SETTINGS) {
+            let StartValues { asked: at_login, own } = &mut client.start;
+            let of_client = (&mut client.params, &**at_login, own);
+            let follow = table.set_found(&mut self.params, of_client, &found.settings, may_be_untracked);
+            if asked.contains(Dirty::CUSTOM) || !follow {
+                there.insert(Dirty::SETTINGS);
+            }
+            if there.contains(Dirty::SETTINGS) && asked.contains(Dirty::CUSTOM) {
+                there.insert(Dirty::CUSTOM);
+            }
+        }
+        if !there.is_empty() || client.params != before {
+            due.into_iter().for_each(|text| texts.texts.leaves(text));
+        }
+        // A lock can be released by any function.
+        self.state.found(there, there.without(Dirty::LOCKS));
+        there
+    }
+}

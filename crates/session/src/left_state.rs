@@ -1,0 +1,137 @@
+//! What a client has left on its server, as the server itself says (`mode = "auto"`).
+//!
+//! Owns the query that asks, and what its answer means: settings follow the client from then on; anything else keeps the
+//! client at its server. The query is sent behind the transaction that may have left something, so whatever was rolled
+//! back is not found. Must not know when it is sent.
+//!
+//! Functions and operators are named with their schema: a client's `search_path` must not decide what Weir believes.
+//! What the query can't show counts as left: settings with names of two parts, which `pg_settings` does not list.
+//! Source: PostgreSQL's documentation, "System Views", "System Information Functions"; `pg_depend` lists all that is in
+//! a schema for temporary objects (namespace.c, RemoveTempRelations).
+
+use weir_pgwire::{Dirty, HEAD, backend};
+
+/// The longest row of an answer that is read: a setting and its value.
+pub(crate) const MAX_ROW: usize = 12 << 10;
+
+/// The most bytes of settings that are kept of an answer.
+const MAX_SETTINGS: usize = 32 << 10;
+
+/// For each kind of state, a query that has a row with the kind's mark if there is any.
+const QUESTIONS: [(Dirty, &str, &str); 6] = [
+    (
+        Dirty::SETTINGS,
+        "*role",
+        "SELECT WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none' OR EXISTS(SELECT FROM \
+         pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+         AND usename OPERATOR(pg_catalog.<>) session_user)",
+    ),
+    (Dirty::LISTEN, "*listen", "SELECT FROM pg_catalog.pg_listening_channels()"),
+    (Dirty::STATEMENTS, "*prepare", "SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql"),
+    (Dirty::CURSORS, "*cursor", "SELECT FROM pg_catalog.pg_cursors WHERE is_holdable"),
+    (
+        Dirty::TEMP,
+        "*temp",
+        "SELECT FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
+         'pg_catalog.pg_namespace'::pg_catalog.regclass \
+         AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()",
+    ),
+    (
+        Dirty::LOCKS,
+        "*lock",
+        "SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
+         AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()",
+    ),
+];
+
+/// The settings of the session.
+const SETTINGS: &str = "SELECT name,setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'";
+
+/// What an answer has shown so far.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) kinds: Dirty,
+    pub(crate) settings: Vec<(String, String)>,
+    bytes: usize,
+    /// A row could not be read, or there were too many.
+    pub(crate) incomplete: bool,
+}
+
+impl Found {
+    /// Takes a row: a mark, or the name and the value of a setting.
+    pub(crate) fn take(&mut self, message: &[u8]) {
+        if self.read(message).is_none() {
+            self.incomplete = true;
+        }
+    }
+
+    fn read(&mut self, message: &[u8]) -> Option<()> {
+        let mut values = backend::data_row(message.get(HEAD..)?).ok()?;
+        let mut text = || std::str::from_utf8(values.next()??).ok();
+        let (name, value) = (text()?, text()?);
+        if let Some((kind, ..)) = QUESTIONS.iter().find(|(_, mark, _)| *mark == name) {
+            self.kinds.insert(*kind);
+            return Some(());
+        }
+        self.bytes += name.len() + value.len();
+        if self.bytes > MAX_SETTINGS {
+            return None;
+        }
+        self.settings.push((name.to_owned(), value.to_owned()));
+        Some(())
+    }
+}
+
+/// The query that asks for state of these kinds.
+pub(crate) fn query(kinds: Dirty) -> String {
+    let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
+    let mut parts: Vec<String> =
+        marks.map(|(_, mark, rows)| format!("SELECT '{mark}','' WHERE EXISTS({rows})")).collect();
+    if kinds.contains(Dirty::SETTINGS) {
+        parts.push(SETTINGS.into());
+    }
+    parts.join(" UNION ALL ")
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_pgwire::put_back;
+
+    use super::*;
+
+    #[test]
+    fn a_question_is_only_about_what_may_be_there() {
+        assert!(query(Dirty::LOCKS).contains("pg_locks") && !query(Dirty::LOCKS).contains("UNION"));
+        let all = query(Dirty::ALL);
+        assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
+        // No function, operator, view or cast is looked up by the client's search_path.
+        for word in [" = ", " <> ", " IN ", "FROM pg_", "::reg", " pg_"] {
+            assert!(!all.contains(word) || word.ends_with("pg_"), "{word} in {all}");
+        }
+        assert!(!all.replace("pg_catalog.", "").contains("'pg_catalog"), "{all}");
+        let unqualified = all.match_indices("pg_").filter(|(at, _)| !all[..*at].ends_with("pg_catalog."));
+        assert!(unqualified.into_iter().all(|(at, _)| all[at..].starts_with("pg_catalog.")), "{all}");
+    }
+
+    #[test]
+    fn an_answer_is_read_or_counts_as_incomplete() {
+        let row = |values: &[Option<&[u8]>]| {
+            let mut message = Vec::new();
+            put_back::data_row(&mut message, values);
+            message
+        };
+        let mut found = Found::default();
+        found.take(&row(&[Some(b"*temp"), Some(b"")]));
+        found.take(&row(&[Some(b"work_mem"), Some(b"4096")]));
+        assert_eq!((found.kinds, found.incomplete), (Dirty::TEMP, false));
+        assert_eq!(found.settings, [("work_mem".to_owned(), "4096".to_owned())]);
+        for bad in [row(&[Some(b"a")]), row(&[Some(b"a"), None]), row(&[Some(b"a"), Some(b"\xff")]), vec![0]] {
+            let mut found = Found::default();
+            found.take(&bad);
+            assert!(found.incomplete);
+        }
+        let mut found = Found::default();
+        (0..5).for_each(|_| found.take(&row(&[Some(b"a"), Some(&[b'x'; 10_000])])));
+        assert!(found.incomplete, "it takes too much memory");
+    }
+}
