@@ -60,9 +60,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: SESSION_STATE,
-            from: "        self.dirty.insert(effects.after(tag));\n",
+            from: "        self.leave(effects.after(tag));\n",
             to: "        let effects = if PLANTED { Effects { may_leave: Dirty::NONE, ..effects } } else { effects };
-        self.dirty.insert(effects.after(tag));\n",
+        self.leave(effects.after(tag));\n",
         }],
     },
     Mutant {

@@ -62,7 +62,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "With `mode = \"auto\"`: how many of a pool's servers clients may keep between transactions for the state that they \
          have left (LISTEN, temporary tables …), in percent of `size`, at least one. One client more is disconnected, with the \
          reason. 0: no limit.",
-    ),
+    )
+    .ini_own("max_pinned"),
     Setting::new(
         Limits,
         "max_prepared_statements",

@@ -209,7 +209,7 @@ fn a_value_out_of_range() {
 fn an_unknown_word() {
     assert_eq!(
         pool_error("mode = \"transactoin\""),
-        "weir.toml:5: \"mode\" in [pools.app] must be one of session, transaction, statement, not \"transactoin\"; \
+        "weir.toml:5: \"mode\" in [pools.app] must be one of session, transaction, statement, auto, not \"transactoin\"; \
          did you mean \"transaction\"?"
     );
     assert_eq!(

@@ -81,7 +81,7 @@ fn bad_values() {
     );
     assert_eq!(
         main_error("pool_mode = transactoin"),
-        "2: \"pool_mode\" in [pgbouncer] must be one of session, transaction, statement, not \"transactoin\"; did you \
+        "2: \"pool_mode\" in [pgbouncer] must be one of session, transaction, statement, auto, not \"transactoin\"; did you \
          mean \"transaction\"?"
     );
     assert_eq!(

@@ -28,7 +28,7 @@ fn every_key_value_and_section_of_a_toml_is_judged_in_one_reading() {
             "weir.toml:8: \"size\" in [limits] must be a whole number from 0 to 1000000, not -1",
             "weir.toml:10: \"host\" in [pools.a] must be a host or a list of hosts, as in \"127.0.0.1\" or \
              [\"one\", \"two\"], not a whole number",
-            "weir.toml:11: \"mode\" in [pools.a] must be one of session, transaction, statement, not \"sesion\"",
+            "weir.toml:11: \"mode\" in [pools.a] must be one of session, transaction, statement, auto, not \"sesion\"",
             "weir.toml:13: \"host\" in [pools.b] is not a host: \"h:1\"",
             "weir.toml:14: the environment variable NO_SUCH of [pools.b] is not set",
             "weir.toml:15: [pools.c] has no host",
@@ -83,7 +83,7 @@ fn every_line_of_an_ini_and_of_what_it_includes_is_judged_in_one_reading() {
         mistakes(load_ini(text, &files)),
         [
             "pgbouncer.ini:2: unknown parameter \"listen_prot\" in [pgbouncer]",
-            "pgbouncer.ini:3: \"pool_mode\" in [pgbouncer] must be one of session, transaction, statement, not \
+            "pgbouncer.ini:3: \"pool_mode\" in [pgbouncer] must be one of session, transaction, statement, auto, not \
              \"sesion\"",
             "pgbouncer.ini:4: syntax error",
             "pgbouncer.ini:7: unrecognized connection parameter \"hots\" in database a",
