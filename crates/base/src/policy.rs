@@ -52,7 +52,8 @@ impl std::error::Error for UnknownPolicy {}
 impl PoolMode {
     /// The words that settings use, in the order of the variants.
     pub const WORDS: &'static [&'static str] = &["session", "transaction", "statement", "auto"];
-    const ALL: [PoolMode; 4] = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto];
+    /// Every mode, in the order of the variants.
+    pub const ALL: [PoolMode; 4] = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto];
 
     /// Whether a client keeps its session's state.
     #[inline]

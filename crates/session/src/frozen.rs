@@ -132,9 +132,7 @@ pub fn thaw(
         return Err(NotThawed::Version);
     }
     let frozen: Frozen = postcard::from_bytes(rest).map_err(|_| NotThawed::Damaged)?;
-    let mode = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto]
-        .into_iter()
-        .find(|m| *m as u8 == frozen.mode);
+    let mode = PoolMode::ALL.into_iter().find(|mode| *mode as u8 == frozen.mode);
     let mut params = table.unknown();
     for (name, value) in &frozen.params {
         // A parameter that is not tracked here stays what the servers have.

@@ -350,7 +350,7 @@ impl Interner {
     ) -> Result<Arc<Statement>, NotInterned> {
         let key = environment.key_of(read.key);
         if let Some(known) = pool.statements.find(key) {
-            let same = known.rest() == rest && known.environment == environment;
+            let same = is_same(known.rest(), rest) && known.environment == environment;
             return if same { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let share = Charge::share(&pool.account, cost(rest)).map_err(NotInterned::NoRoom)?;
@@ -387,7 +387,7 @@ impl Interner {
     fn text(&mut self, rest: &[u8], read: TextRead) -> Result<Arc<Text>, NotInterned> {
         let key = read.key;
         if let Some(known) = self.texts.find(key) {
-            return if *known.rest == *rest { Ok(known) } else { Err(NotInterned::Collision) };
+            return if is_same(&known.rest, rest) { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let account = self.account.clone();
         let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
@@ -430,6 +430,11 @@ impl Interner {
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
+}
+
+/// Whether two texts are equal. One that is stored is not read again to see that it is itself.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    std::ptr::eq(one, other) || one == other
 }
 
 /// The memory of a statement: its text and the tables' share.
