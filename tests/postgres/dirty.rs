@@ -764,3 +764,21 @@ fn in_auto_what_functions_and_triggers_leave_stays_with_its_client_and_with_no_o
         }
     }
 }
+
+/// `keep` is PgBouncer's, and the default of an ini: in auto it means nothing.
+#[test]
+fn in_auto_with_keep_a_reset_returns_to_what_the_client_asked_for_and_nothing_is_left() {
+    let setup = Setup::new(Mode::Auto).size(1).pool("on_dirty = \"keep\"");
+    let site = Site::with(setup, Mode::Auto);
+    let mut params = site.params();
+    params.options.push(("search_path".to_owned(), "pg_catalog".to_owned()));
+    let mut client = Connection::connect(&params).unwrap();
+    client.query_all("SET search_path = public; SET work_mem = '77MB'; LISTEN gossip").unwrap();
+    client.query("RESET ALL").unwrap();
+    assert_eq!(client.value("SHOW search_path").unwrap().as_deref(), Some("pg_catalog"));
+    drop(client);
+    let mut next = site.connect();
+    for question in [SETTING, LISTENING] {
+        assert_eq!(next.value(question).unwrap().as_deref(), Some("0"), "{question}");
+    }
+}

@@ -807,6 +807,12 @@ impl PoolConfig {
         self.targets.first().expect("a pool has a server")
     }
 
+    /// What happens to a server on which a client left state. In mode auto no client finds what another has left.
+    #[inline]
+    pub fn on_dirty(&self) -> OnDirty {
+        if self.mode == PoolMode::Auto && self.on_dirty == OnDirty::Keep { OnDirty::Reset } else { self.on_dirty }
+    }
+
     /// All servers, as `host:port` separated by commas.
     pub fn places(&self) -> String {
         self.targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",")

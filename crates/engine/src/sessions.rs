@@ -90,7 +90,7 @@ impl Sessions {
             client_statements: limits.client_statements as usize,
             client_memory: limits.client_share(),
             messages: self.messages,
-            state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty },
+            state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty() },
             client_pid: 0,
             max_pending_segments: ahead,
             max_messages: MAX_MESSAGES,

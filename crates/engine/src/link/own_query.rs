@@ -110,7 +110,7 @@ pub(crate) fn done<I: Io>(
             run_connect_query_again(core, now, server, io);
         }
         (ServerPhase::Resetting(Reset::Query), Err(error))
-            if core.pools.get(server.pool).config.on_dirty == OnDirty::Keep =>
+            if core.pools.get(server.pool).config.on_dirty() == OnDirty::Keep =>
         {
             // With PgBouncer's policy its errors are ignored.
             let text = format_args!("error while executing server_reset_query: {}", error.message);

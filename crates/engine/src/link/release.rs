@@ -306,9 +306,7 @@ fn cleaning(pool: &weir_config::PoolConfig, used: bool, dirty: Dirty) -> Cleanin
     let session = pool.mode == PoolMode::Session;
     let always = used && (session || pool.reset_always);
     let left = !dirty.is_empty() || (session && used);
-    let on_dirty =
-        if pool.mode == PoolMode::Auto && pool.on_dirty == OnDirty::Keep { OnDirty::Reset } else { pool.on_dirty };
-    match on_dirty {
+    match pool.on_dirty() {
         OnDirty::Close if left => Cleaning::Close,
         _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
         OnDirty::Reset | OnDirty::Refuse if !dirty.is_empty() => {
