@@ -511,6 +511,25 @@ pub(crate) fn ready(status: u8) -> Vec<u8> {
     bytes
 }
 
+/// A client's first message.
+pub(crate) fn startup(user: &str, database: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::startup(&mut bytes, &[("user", user), ("database", database)], 0);
+    bytes
+}
+
+/// A client's password.
+pub(crate) fn password(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::password(&mut bytes, text.as_bytes());
+    bytes
+}
+
+/// A client of the Unix socket, of this user of the operating system.
+pub(crate) fn unix(uid: u32) -> ClientAddr {
+    ClientAddr::Unix { pid: 9, uid }
+}
+
 /// Whether bytes contain a text.
 pub(crate) fn says(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())

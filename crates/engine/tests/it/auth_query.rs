@@ -41,12 +41,6 @@ fn head() -> Vec<u8> {
     bytes
 }
 
-fn password(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_front::password(&mut bytes, text.as_bytes());
-    bytes
-}
-
 /// A server receives the auth_query for this user.
 fn asked(world: &mut World, server: ConnId, user: &str) {
     let received = world.received(server);

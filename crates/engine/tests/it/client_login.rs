@@ -22,22 +22,6 @@ fn tcp(from: &str) -> ClientAddr {
     ClientAddr::Tcp(from.parse::<SocketAddr>().unwrap())
 }
 
-fn unix(uid: u32) -> ClientAddr {
-    ClientAddr::Unix { pid: 9, uid }
-}
-
-fn startup(user: &str, database: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_front::startup(&mut bytes, &[("user", user), ("database", database)], 0);
-    bytes
-}
-
-fn password(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_front::password(&mut bytes, text.as_bytes());
-    bytes
-}
-
 /// A client from this address with this user and database.
 fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> ConnId {
     let conn = world.visitor_from(address);

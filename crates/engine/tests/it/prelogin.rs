@@ -13,24 +13,8 @@ use weir_pgwire::{AuthRequest, HEAD, backend, put_front};
 const OWN_SHARE: usize = 2 << 10;
 const MOST_OF_ALL: usize = 16 << 20;
 
-fn startup(user: &str, database: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_front::startup(&mut bytes, &[("user", user), ("database", database)], 0);
-    bytes
-}
-
-fn password(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_front::password(&mut bytes, text.as_bytes());
-    bytes
-}
-
 fn tcp() -> ClientAddr {
     ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 5000)))
-}
-
-fn unix(uid: u32) -> ClientAddr {
-    ClientAddr::Unix { pid: 9, uid }
 }
 
 /// Whether a client from this address is accepted.
