@@ -1,6 +1,6 @@
 //! When a server is asked what its client has left there (`mode = "auto"`), and what follows from the answer.
 
-use weir_pgwire::Dirty;
+use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
 use crate::left_state;
@@ -21,6 +21,15 @@ impl Server {
     #[inline]
     pub fn may_keep_client(&self) -> bool {
         !(self.state.dirty().is_empty() && self.due.is_none())
+    }
+
+    /// Sends the client the ReadyForQuery that it was not sent when it came.
+    pub fn send_withheld_ready(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        if std::mem::take(&mut self.ready_withheld) {
+            scratch.clear();
+            put_back::ready(scratch, b'I');
+            out.client(scratch);
+        }
     }
 
     /// Asks the server what its client has left.
@@ -45,6 +54,7 @@ impl Server {
         may_be_untracked: bool,
     ) -> Dirty {
         let due = self.due.take();
+        self.ready_withheld &= client.is_some();
         let found = self.found.take().filter(|found| answered && !found.incomplete);
         let asked = self.state.dirty();
         let (Some(found), Some(client)) = (found, client) else {

@@ -79,6 +79,8 @@ pub struct Unusual {
     pub reported: Vec<(String, String)>,
     /// Messages of the client's that are to be read again at once.
     pub repeat: Option<Repeat>,
+    /// The client was not sent the last ReadyForQuery: it is, once the server has said what the client has left.
+    pub ready_withheld: bool,
 }
 
 impl ServerOutcome {
@@ -478,6 +480,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if status == TxStatus::Idle {
             self.outcome.transactions += 1;
             self.transaction_ended();
+            if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Auto) && self.withholds_ready() {
+                return Ok(Disposition::Discard);
+            }
         } else if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement) {
             // An error replaces this ReadyForQuery, and all that would follow it.
             self.outcome.unusual().block_in_statement_mode = true;
@@ -521,6 +526,17 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if !ended.lost.is_empty() {
             self.lose(ended.lost);
         }
+    }
+
+    /// Whether the client is sent this ReadyForQuery only when the server has said what the client has left.
+    #[cold]
+    fn withholds_ready(&mut self) -> bool {
+        let withheld = self.server.must_ask() && self.server.pending.is_clean();
+        if withheld {
+            self.server.ready_withheld = true;
+            self.outcome.unusual().ready_withheld = true;
+        }
+        withheld
     }
 
     /// The client loses session state with the server, unless it keeps the server.

@@ -84,6 +84,8 @@ pub struct Server {
     pub(crate) due: Due,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
+    /// The client was not sent the ReadyForQuery of its last transaction yet.
+    pub(crate) ready_withheld: bool,
     /// The other results of our own last query.
     pub(crate) own: OwnSeen,
     /// Which statements the server's portals and requests run, where they are counted.
@@ -171,6 +173,7 @@ impl Server {
             found: None,
             due: Due::default(),
             asked_at: None,
+            ready_withheld: false,
             own: OwnSeen::default(),
             watched: Watched::default(),
             role: ReplicationRole::default(),

@@ -1,7 +1,7 @@
 //! A client keeps its server for what it has left there (`mode = "auto"`).
 //!
 //! Behind a transaction that may have left something the server is asked what there is ([`weir_session::left_state`]),
-//! while the client waits. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
+//! before the client is sent the transaction's ReadyForQuery. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
 //! later answer shows that nothing is left, or until it disconnects, and then the server is cleaned.
 //!
 //! Must not know kinds of state. A pool's pinned servers are at most a share of its size (`PoolSlot::pin`).
@@ -34,6 +34,9 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
         Some(client) if !left.is_empty() => pin(core, now, server, client, io),
         client => {
             server.pin(Time::NEVER);
+            if let Some(client) = &client {
+                release::send_withheld_ready(&mut core.sessions, &mut server, client, io);
+            }
             release::finish_transaction(core, now, server, client, io);
         }
     }
@@ -51,6 +54,7 @@ fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut clien
         server.pin(now);
         lines::about_client(core, Level::Debug, &client, format_args!("keeps its server: {reason}"), io);
     }
+    release::send_withheld_ready(&mut core.sessions, &mut server, &client, io);
     client.resume(Reason::Waits, io);
     core.common.follow_up(FollowUp::Feed(client.conn));
     core.conns.put_client(client);

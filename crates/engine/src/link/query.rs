@@ -237,7 +237,11 @@ fn unusual_reply<I: Io>(
         repeat(core, now, server, again, io);
         return None;
     }
-    Some((server, link.and_then(|client| core.conns.take::<ClientSlot>(client))))
+    let mut client = link.and_then(|client| core.conns.take::<ClientSlot>(client));
+    if unusual.ready_withheld {
+        release::send_ready_unless_asked(core, &mut server, client.as_deref_mut(), io);
+    }
+    Some((server, client))
 }
 
 /// A server has answered something: it may be free, or its client may go on.

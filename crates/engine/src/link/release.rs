@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
 use crate::lending::state::LendingRole;
+use crate::link::wire::Wire;
 use crate::link::{acquire, leave};
 use crate::pools::PoolSlot;
 use crate::port::Io;
@@ -23,6 +24,7 @@ use crate::reading::Reason;
 use crate::server::hosts::{Fitness, fitness};
 use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, idle};
+use crate::sessions::Sessions;
 use crate::timers::Who;
 
 /// Why a server with an old address or login is closed (PgBouncer's text).
@@ -200,6 +202,36 @@ fn link_status(
         return LinkStatus::Replaced;
     }
     if session_mode || mid_message || cancelled { LinkStatus::Held } else { LinkStatus::Free }
+}
+
+/// The client was not sent its last ReadyForQuery: it is now, unless its server is to be asked first what it has left.
+#[cold]
+pub(crate) fn send_ready_unless_asked<I: Io>(
+    core: &mut Core,
+    server: &mut ServerSlot,
+    client: Option<&mut ClientSlot>,
+    io: &mut I,
+) {
+    let slot = core.pools.get(server.pool);
+    let status = link_status(slot, server, client.as_deref(), core.common.config().server_fast_close);
+    if status != LinkStatus::Ask
+        && let Some(client) = client
+    {
+        send_withheld_ready(&mut core.sessions, server, client, io);
+    }
+}
+
+/// The client is sent the ReadyForQuery that it was not sent when it came.
+pub(crate) fn send_withheld_ready<I: Io>(
+    sessions: &mut Sessions,
+    server: &mut ServerSlot,
+    client: &ClientSlot,
+    io: &mut I,
+) {
+    let conn = server.conn;
+    if let Some((up, _)) = server.up() {
+        up.send_withheld_ready(&mut sessions.scratch, &mut Wire::new(io, client.conn, conn, &[], None));
+    }
 }
 
 /// A client has released its server.
