@@ -49,6 +49,7 @@ mod health;
 mod holding;
 mod hosts;
 mod limits_servers;
+mod listening;
 mod login;
 mod malformed;
 mod memory;

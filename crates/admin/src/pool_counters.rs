@@ -23,6 +23,8 @@ pub struct PoolCounters {
     pub errors: Errors,
     /// Session state that clients lost, or were refused.
     pub lost: LostState,
+    /// How often clients that listen may have missed notifications.
+    pub notification_gaps: u64,
     /// The histograms; none until something was counted.
     times: Option<Box<Times>>,
 }
@@ -53,6 +55,7 @@ impl PoolCounters {
         self.connects += other.connects;
         self.errors.add(&other.errors);
         self.lost.add(&other.lost);
+        self.notification_gaps += other.notification_gaps;
     }
 
     /// Adds the counters of another.

@@ -10,8 +10,8 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::model::{
-    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, OnServerDown, PoolConfig,
-    Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown,
+    PoolConfig, Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -246,6 +246,7 @@ const BLANK_LIMITS: Limits = Limits {
     reserve_size: 0,
     reserve_timeout: Span::ZERO,
     max_pinned: 0,
+    listen: ListenBy::Shared,
     max_prepared_statements: 0,
     query_wait_timeout: Span::ZERO,
     query_wait_notify: Span::ZERO,
@@ -284,6 +285,7 @@ mod tests {
             reserve_size: 0,
             reserve_timeout: Span::from_secs(5),
             max_pinned: 80,
+            listen: ListenBy::Shared,
             max_prepared_statements: 200,
             query_wait_timeout: Span::from_secs(120),
             query_wait_notify: Span::from_secs(5),

@@ -8,7 +8,7 @@ use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::kind::Kind;
 use crate::model::{
-    Balance, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols,
+    Balance, ListenBy, LogFormat, Network, OnServerDown, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols,
     UntrackedParameters, WatchFiles,
 };
 use crate::units;
@@ -42,6 +42,7 @@ pub(crate) enum FieldMut<'a> {
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
     OnServerDown(&'a mut OnServerDown),
+    ListenBy(&'a mut ListenBy),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
     Untracked(&'a mut UntrackedParameters),
@@ -88,6 +89,7 @@ impl FieldMut<'_> {
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
             FieldMut::OnServerDown(v) => v.to_string(),
+            FieldMut::ListenBy(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
             FieldMut::Spread(v) => v.to_string(),
             FieldMut::Untracked(v) => v.to_string(),

@@ -659,6 +659,16 @@ pub enum SessionAttrs {
     PreferStandby,
 }
 
+/// By which connection clients of a pool in `mode = "auto"` listen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ListenBy {
+    /// By one that all of them share.
+    #[default]
+    Shared,
+    /// By a server that the client keeps.
+    Own,
+}
+
 /// What happens to clients while no server of their pool can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnServerDown {
@@ -694,6 +704,8 @@ pub struct Limits {
     pub reserve_timeout: Span,
     /// How many of a pool's servers clients may keep for what they have left, in percent of its size.
     pub max_pinned: u32,
+    /// By which connection clients listen.
+    pub listen: ListenBy,
     /// Prepared statements kept on each server; 0 turns their sharing off.
     pub max_prepared_statements: u32,
     /// How long a client may wait for a server.
@@ -793,6 +805,7 @@ words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
 words!(OnServerDown: Wait = "wait", Refuse = "refuse");
+words!(ListenBy: Shared = "shared", Own = "own");
 words!(UntrackedParameters: Refuse = "refuse", Ignore = "ignore", Set = "set");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",

@@ -38,6 +38,7 @@ impl Setting {
             FieldMut::PoolMode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             FieldMut::OnServerDown(v) => *v = text.parse()?,
+            FieldMut::ListenBy(v) => *v = text.parse()?,
             FieldMut::Balance(v) => *v = text.parse()?,
             FieldMut::Spread(v) => *v = text.parse()?,
             FieldMut::Untracked(v) => *v = text.parse()?,

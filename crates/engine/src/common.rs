@@ -67,7 +67,8 @@ pub(crate) enum FollowUp {
     NeedAlone { pool: PoolIx, database: Box<str> },
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
     Displaced(ConnId),
-    /// A pool has given a server to one who does not send queries yet: a client that logs in, or an auth_query.
+    /// A pool has given a server to one who does not send queries yet: a client that logs in, an auth_query, or the pool
+    /// itself, to listen.
     Granted {
         /// The handle in the pool's queue.
         waiter: ConnId,
@@ -76,6 +77,10 @@ pub(crate) enum FollowUp {
     /// A server has answered for a client that logs in: what the pool sends to new clients is as that server reported
     /// it.
     WelcomeConfirmed(ConnId),
+    /// The server that listens for this client has done so, and the client's own server waits for that.
+    Listens(ConnId),
+    /// Something waits for this client that is sent where it is in no transaction.
+    Notify(ConnId),
     /// An auth_query has lost its server.
     AuthQueryLost {
         query: ConnId,

@@ -21,7 +21,8 @@ use crate::conns::Conn;
 use crate::core::Core;
 use crate::handles::Waiter;
 use crate::lending::{borrower, owner, received};
-use crate::link::{full, leave, lost, query, release, timeouts};
+use crate::link::{full, leave, lost, pin, query, release, timeouts};
+use crate::listen::{self, deliver};
 use crate::pause::{commands, hold, watch};
 use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
@@ -178,6 +179,7 @@ impl Engine {
                 login::query_bytes(core, now, server, bytes, io);
             }
             Some(ServerPhase::AuthQuery(query)) => auth_query::bytes(core, now, server, query, bytes, io),
+            Some(ServerPhase::Listening) => listen::server::bytes(core, now, server, bytes, io),
             Some(ServerPhase::Streaming) => replication::stream_to_client(core, now, server, bytes, io),
             Some(_) => query::server_bytes(core, now, server, bytes, io),
         }
@@ -233,6 +235,8 @@ impl Engine {
                     leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
                 }
                 FollowUp::Granted { waiter, server } => self.granted(now, waiter, server, io),
+                FollowUp::Listens(client) => pin::listens(&mut self.core, now, client, io),
+                FollowUp::Notify(client) => deliver::flush(&mut self.core, client, io),
                 FollowUp::WelcomeConfirmed(client) => greet::confirmed(&mut self.core, now, client, io),
                 FollowUp::AuthQueryLost { query, error } => {
                     auth_query::lost(&mut self.core, now, query, error.map(|error| *error), io);
@@ -261,11 +265,12 @@ impl Engine {
         }
     }
 
-    /// A pool has given a server to a client that logs in, or to an auth_query.
+    /// A pool has given a server to a client that logs in, to an auth_query, or to itself, to listen.
     fn granted<I: Io>(&mut self, now: Time, waiter: ConnId, server: ConnId, io: &mut I) {
         let core = &mut self.core;
         match Waiter::of(waiter) {
             Waiter::AuthQuery(query) => auth_query::send(core, now, query, server, io),
+            Waiter::Listener(handle) => listen::server::granted(core, now, handle, server, io),
             Waiter::Client(client) => greet::granted(core, now, client, server, io),
             Waiter::Borrower(_) => {}
         }
@@ -282,6 +287,7 @@ impl Engine {
     /// A socket has room again.
     fn drained<I: Io>(&mut self, conn: ConnId, io: &mut I) {
         full::drained(&mut self.core, conn, io);
+        deliver::flush(&mut self.core, conn, io);
         tables::console_reads(&mut self.core, conn, io);
     }
 

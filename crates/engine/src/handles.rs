@@ -13,6 +13,14 @@ pub(crate) const NO_POOL: PoolIx = PoolIx::MAX;
 /// has 24 bits for them.
 pub(crate) const FIRST_QUERY: u32 = 1 << 31;
 
+/// The first slot of handles under which a pool requests the server that listens for its clients.
+const FIRST_LISTENER: u32 = FIRST_QUERY + (1 << 30);
+
+/// The handle under which a pool requests the server that listens for its clients.
+pub(crate) fn listener_handle(pool: PoolIx, generation: u32) -> ConnId {
+    ConnId::new(FIRST_LISTENER + pool, generation)
+}
+
 /// A waiter in a pool's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
@@ -20,6 +28,8 @@ pub(crate) enum Waiter {
     Client(ConnId),
     /// An auth_query.
     AuthQuery(ConnId),
+    /// The pool itself, for the server that listens for its clients.
+    Listener(ConnId),
     /// Another worker, a borrower of the pool.
     Borrower(BorrowRequest),
 }
@@ -30,6 +40,10 @@ impl Waiter {
         if conn.slot < FIRST_QUERY {
             return Waiter::Client(conn);
         }
-        BorrowRequest::from_handle(conn).map_or(Waiter::AuthQuery(conn), Waiter::Borrower)
+        match BorrowRequest::from_handle(conn) {
+            Some(request) => Waiter::Borrower(request),
+            None if conn.slot >= FIRST_LISTENER => Waiter::Listener(conn),
+            None => Waiter::AuthQuery(conn),
+        }
     }
 }

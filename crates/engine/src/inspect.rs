@@ -187,6 +187,7 @@ fn check_pool(core: &Core, ix: PoolIx) {
                 core.conns.all::<ClientSlot>().any(|c| c.conn == conn && c.pool == ix && c.reading.has(Reason::Waits))
             }
             Waiter::AuthQuery(_) => core.auth_queries.waits(conn, ix),
+            Waiter::Listener(_) => slot.listening.requests(conn),
             Waiter::Borrower(_) => !slot.lending.is_borrower(),
         };
         assert!(waits, "a pool's queue holds one who does not wait: {conn:?}");

@@ -26,6 +26,7 @@ mod inspect;
 mod lending;
 mod lines;
 mod link;
+mod listen;
 mod log;
 mod password_check;
 mod pause;

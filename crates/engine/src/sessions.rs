@@ -92,6 +92,7 @@ impl Sessions {
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty() },
             client_pid: 0,
+            shares_listen: false,
             max_pending_segments: ahead,
             max_messages: MAX_MESSAGES,
             watch: self.statements.watch(fed),

@@ -1,5 +1,7 @@
 //! When a server is asked what its client has left there (`mode = "auto"`), and what follows from the answer.
 
+use std::sync::Arc;
+
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
@@ -10,26 +12,51 @@ use crate::resets::StartValues;
 use crate::server::Server;
 use crate::statements::PoolStatements;
 
+/// What a server has said that its client has left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// What keeps the client at this server.
+    pub kinds: Dirty,
+    /// The channels on which the server listens; `None` if it was not asked, or if they could not be read.
+    pub channels: Option<Vec<Arc<str>>>,
+}
+
 impl Server {
     /// Whether the client may have left something on the server since that was last asked.
     #[inline]
     pub fn must_ask(&self) -> bool {
-        (!self.state.unknown().is_empty() || !self.due.is_none()) && self.asked_at != Some(self.pending.progress())
+        (!self.state.unknown().is_empty() || !self.due.is_none() || self.own_notified)
+            && self.asked_at != Some(self.pending.progress())
     }
 
     /// Whether the server's client may keep it for what it has left.
     #[inline]
     pub fn may_keep_client(&self) -> bool {
-        !(self.state.dirty().is_empty() && self.due.is_none())
+        !(self.state.keeping().is_empty() && self.due.is_none() && !self.own_notified)
     }
 
-    /// Sends the client the ReadyForQuery that it was not sent when it came.
-    pub fn send_withheld_ready(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    /// Sends the client the ReadyForQuery that it was not sent when it came, and notifications before it. `own_pid`:
+    /// the process id that the client was given at its login.
+    pub fn send_withheld_ready(
+        &mut self,
+        client: &mut Client,
+        own_pid: u32,
+        scratch: &mut Vec<u8>,
+        out: &mut impl Out,
+    ) {
+        scratch.clear();
+        client.channels.iter_mut().for_each(|channels| channels.write(own_pid, scratch));
         if std::mem::take(&mut self.ready_withheld) {
-            scratch.clear();
             put_back::ready(scratch, b'I');
+        }
+        if !scratch.is_empty() {
             out.client(scratch);
         }
+    }
+
+    /// The channels on which the server listens are its client's, to whom notifications come by the shared connection.
+    pub fn listens_for_client(&mut self) {
+        self.state.share(Dirty::LISTEN);
     }
 
     /// Asks the server what its client has left.
@@ -41,10 +68,11 @@ impl Server {
         self.own_query(&query, scratch, out);
         self.found = Some(Box::default());
         self.asked_at = Some(self.pending.progress());
+        self.own_notified = false;
     }
 
     /// The question is answered, or has failed. Settings follow the client from now on, if all of them can; but for
-    /// `may_be_untracked` only those that are tracked. Returns what keeps the client at this server.
+    /// `may_be_untracked` only those that are tracked.
     pub fn left_is_known(
         &mut self,
         client: Option<&mut Client>,
@@ -52,14 +80,14 @@ impl Server {
         texts: &mut PoolStatements,
         answered: bool,
         may_be_untracked: bool,
-    ) -> Dirty {
+    ) -> Left {
         let due = self.due.take();
         self.ready_withheld &= client.is_some();
         let found = self.found.take().filter(|found| answered && !found.incomplete);
         let asked = self.state.dirty();
         let (Some(found), Some(client)) = (found, client) else {
             self.state.found(asked, Dirty::NONE);
-            return asked;
+            return Left { kinds: asked, channels: None };
         };
         let before = client.params.clone();
         let mut there = found.kinds;
@@ -79,6 +107,6 @@ impl Server {
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));
-        there
+        Left { kinds: there, channels: asked.contains(Dirty::LISTEN).then_some(found.channels) }
     }
 }

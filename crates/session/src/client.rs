@@ -10,6 +10,7 @@ use weir_pgwire::Dirty;
 use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
+use crate::channels::Channels;
 use crate::frame_reader::FrameReader;
 use crate::judged::Judged;
 use crate::long_text::LongText;
@@ -46,6 +47,8 @@ pub struct Client {
     pub(crate) skipping: bool,
     /// The client's next request is to be refused: it was cancelled while it waited for a server.
     pub(crate) cancelled: bool,
+    /// The channels on which the client listens through the shared connection of its pool.
+    pub(crate) channels: Option<Box<Channels>>,
     /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at
     /// again before.
     pub(crate) waits_for_segments: bool,
@@ -155,7 +158,27 @@ impl Client {
             changes: 0,
             skipping: false,
             cancelled: false,
+            channels: None,
             waits_for_segments: false,
+        }
+    }
+
+    /// The channels on which the client listens through the shared connection of its pool.
+    pub fn channels(&self) -> Option<&Channels> {
+        self.channels.as_deref()
+    }
+
+    /// The same, for what arrives.
+    pub fn channels_mut(&mut self) -> Option<&mut Channels> {
+        self.channels.as_deref_mut()
+    }
+
+    /// The client listens on these channels through the shared connection from now on; on no other one.
+    pub fn listen(&mut self, names: Vec<Arc<str>>) {
+        if names.is_empty() {
+            self.channels = None;
+        } else {
+            self.channels.get_or_insert_default().set(names);
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Context<'a> {
     pub state: StatePolicy,
     /// The process id that the client received; 0: none. Its own notifications name it.
     pub client_pid: u32,
+    /// Whether clients of the pool listen through a shared connection.
+    pub shares_listen: bool,
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time;
     /// the next one is not sent before.
     pub max_pending_segments: u32,

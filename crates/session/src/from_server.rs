@@ -17,6 +17,7 @@ use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::kept_request::Repeat;
 use crate::left_state::MAX_ROW;
+use crate::listener::MAX_MESSAGE as MAX_NOTIFICATION;
 use crate::out::{Out, View};
 use crate::params::Reported;
 use crate::pending::Reply;
@@ -30,7 +31,7 @@ use crate::skip::skip_to_sync;
 use crate::state_messages;
 use crate::statements::Key;
 use crate::undo_log::RefusedFor;
-use crate::{repeat, start_values};
+use crate::{listener, repeat, start_values};
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
@@ -81,6 +82,8 @@ pub struct Unusual {
     pub repeat: Option<Repeat>,
     /// The client was not sent the last ReadyForQuery: it is, once the server has said what the client has left.
     pub ready_withheld: bool,
+    /// More notifications wait for the client than may.
+    pub too_many_notifications: bool,
 }
 
 impl ServerOutcome {
@@ -162,7 +165,7 @@ fn need(_: &[u8], head: Head) -> usize {
         back::READY | back::COMMAND_COMPLETE => head.total().min(HEAD + TAG_PREFIX),
         back::ERROR => head.total().min(HEAD + ERROR_PREFIX),
         back::PARAMETER_STATUS => head.total().min(HEAD + MAX_PARAMETER),
-        back::NOTIFICATION => head.total().min(HEAD + PID),
+        back::NOTIFICATION => head.total().min(MAX_NOTIFICATION),
         _ => HEAD,
     }
 }
@@ -198,11 +201,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
                 return Ok(());
             }
             back::NOTICE => self.notice(),
-            back::NOTIFICATION if self.is_of_client(view) => {
-                self.own_notification(view, head);
+            back::NOTIFICATION => {
+                self.notification(view, head);
                 return Ok(());
             }
-            back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
             back::READY => self.ready(view)?,
             tag @ (back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA) => {
@@ -227,6 +229,29 @@ impl<O: Out> MessageParser<'_, '_, O> {
             self.described();
         }
         Ok(())
+    }
+
+    /// A notification: from whom it is, and whether it comes to the client by this way.
+    #[cold]
+    fn notification(&mut self, view: View<'_>, head: Head) {
+        let own = self.is_of_client(view);
+        let Some(client) = self.client.as_deref_mut() else { return self.pass(Disposition::Discard, view, head) };
+        let by_shared = client.channels.is_some()
+            || (self.ctx.shares_listen
+                && client.mode == PoolMode::Auto
+                && !self.server.keeps().contains(Dirty::LISTEN));
+        match client.channels.as_deref_mut() {
+            Some(channels) if own => {
+                let sent = listener::notification(view.bytes).is_some_and(|it| channels.sent(it).is_ok());
+                if !sent {
+                    self.outcome.unusual().too_many_notifications = true;
+                }
+                self.server.own_notified |= channels.awaits_own();
+                self.pass(Disposition::Discard, view, head);
+            }
+            _ if own => self.own_notification(view, head),
+            _ => self.pass(if by_shared { Disposition::Discard } else { Disposition::Forward }, view, head),
+        }
     }
 
     /// Whether this server's own session sent a notification: then it is the client's own.
@@ -423,6 +448,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if resets && self.client.as_ref().is_some_and(|client| client.mode == PoolMode::Auto) {
             // What the client had set does not follow it any more.
             state.leave(Dirty::SETTINGS);
+            if tag == b"DISCARD ALL" && self.client.as_ref().is_some_and(|client| client.channels.is_some()) {
+                state.leave(Dirty::LISTEN);
+            }
         }
         let all = tag == b"DISCARD ALL";
         if all {
@@ -531,10 +559,16 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// Whether the client is sent this ReadyForQuery only when the server has said what the client has left.
     #[cold]
     fn withholds_ready(&mut self) -> bool {
+        let channels = self.client.as_deref_mut().and_then(|client| client.channels.as_deref_mut());
+        self.server.own_notified &= channels.as_ref().is_some_and(|channels| channels.awaits_own());
         let withheld = self.server.must_ask() && self.server.pending.is_clean();
         if withheld {
             self.server.ready_withheld = true;
             self.outcome.unusual().ready_withheld = true;
+        } else if let Some(channels) = channels.filter(|channels| channels.is_waiting()) {
+            self.ctx.scratch.clear();
+            channels.write(self.ctx.client_pid, self.ctx.scratch);
+            self.out.client(self.ctx.scratch);
         }
         withheld
     }

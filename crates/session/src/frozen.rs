@@ -21,7 +21,7 @@ use crate::shape::{GivenShape, Shape};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 
 /// The version of the format; a client of another one is not thawed.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 #[derive(Serialize, Deserialize)]
 struct Frozen {
@@ -40,6 +40,7 @@ struct Frozen {
     warned: u8,
     skipping: bool,
     cancelled: bool,
+    channels: Vec<String>,
 }
 
 /// The two hashes of a shape, and the number of the preparation that it was given of.
@@ -79,7 +80,8 @@ impl std::error::Error for NotThawed {}
 
 /// Writes a client that has no server. `None` while a message of its is half-way.
 pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
-    if client.stream.is_in_rest() || client.fails.is_some() {
+    let notified = client.channels().is_some_and(|channels| channels.is_waiting() || channels.awaits_own());
+    if client.stream.is_in_rest() || client.fails.is_some() || notified {
         return None;
     }
     let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
@@ -111,6 +113,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         warned: client.warned.bits(),
         skipping: client.skipping,
         cancelled: client.cancelled,
+        channels: client.channels().iter().flat_map(|it| it.names()).map(|name| name.to_string()).collect(),
     };
     let mut bytes = vec![VERSION];
     bytes.extend(postcard::to_stdvec(&frozen).ok()?);
@@ -169,6 +172,7 @@ pub fn thaw(
     client.unnamed_count = frozen.unnamed_count;
     client.warned = Dirty::from_bits(frozen.warned);
     (client.skipping, client.cancelled) = (frozen.skipping, frozen.cancelled);
+    client.listen(frozen.channels.into_iter().map(Arc::from).collect());
     Ok(client)
 }
 

@@ -9,15 +9,20 @@
 //! Source: PostgreSQL's documentation, "System Views", "System Information Functions"; `pg_depend` lists all that is in
 //! a schema for temporary objects (namespace.c, RemoveTempRelations).
 
+use std::sync::Arc;
+
 use weir_pgwire::{Dirty, HEAD, backend};
 
 /// The longest row of an answer that is read: a setting and its value.
 pub(crate) const MAX_ROW: usize = 12 << 10;
 
-/// The most bytes of settings that are kept of an answer.
-const MAX_SETTINGS: usize = 32 << 10;
+/// The most bytes of settings and names of channels that are kept of an answer.
+const MAX_BYTES: usize = 32 << 10;
 
-/// For each kind of state, a query that has a row with the kind's mark if there is any.
+/// The mark of a row that names a channel.
+const LISTEN_MARK: &str = "*listen";
+
+/// For each kind of state, a query that has a row with the kind's mark if there is any; for channels, a row for each.
 const QUESTIONS: [(Dirty, &str, &str); 6] = [
     (
         Dirty::SETTINGS,
@@ -26,7 +31,7 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
          pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
          AND usename OPERATOR(pg_catalog.<>) session_user)",
     ),
-    (Dirty::LISTEN, "*listen", "SELECT FROM pg_catalog.pg_listening_channels()"),
+    (Dirty::LISTEN, LISTEN_MARK, "pg_catalog.pg_listening_channels() AS listening(channel)"),
     (Dirty::STATEMENTS, "*prepare", "SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql"),
     (Dirty::CURSORS, "*cursor", "SELECT FROM pg_catalog.pg_cursors WHERE is_holdable"),
     (
@@ -52,6 +57,7 @@ const SETTINGS: &str = "SELECT name,setting FROM pg_catalog.pg_settings WHERE so
 pub(crate) struct Found {
     pub(crate) kinds: Dirty,
     pub(crate) settings: Vec<(String, String)>,
+    pub(crate) channels: Vec<Arc<str>>,
     bytes: usize,
     /// A row could not be read, or there were too many.
     pub(crate) incomplete: bool,
@@ -71,11 +77,17 @@ impl Found {
         let (name, value) = (text()?, text()?);
         if let Some((kind, ..)) = QUESTIONS.iter().find(|(_, mark, _)| *mark == name) {
             self.kinds.insert(*kind);
-            return Some(());
+            if *kind != Dirty::LISTEN {
+                return Some(());
+            }
         }
         self.bytes += name.len() + value.len();
-        if self.bytes > MAX_SETTINGS {
+        if self.bytes > MAX_BYTES {
             return None;
+        }
+        if self.kinds.contains(Dirty::LISTEN) && name == LISTEN_MARK {
+            self.channels.push(value.into());
+            return Some(());
         }
         self.settings.push((name.to_owned(), value.to_owned()));
         Some(())
@@ -85,8 +97,12 @@ impl Found {
 /// The query that asks for state of these kinds.
 pub(crate) fn query(kinds: Dirty) -> String {
     let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
-    let mut parts: Vec<String> =
-        marks.map(|(_, mark, rows)| format!("SELECT '{mark}','' WHERE EXISTS({rows})")).collect();
+    let mut parts: Vec<String> = marks
+        .map(|(kind, mark, rows)| match *kind {
+            Dirty::LISTEN => format!("SELECT '{mark}',channel FROM {rows}"),
+            _ => format!("SELECT '{mark}','' WHERE EXISTS({rows})"),
+        })
+        .collect();
     if kinds.contains(Dirty::SETTINGS) {
         parts.push(SETTINGS.into());
     }

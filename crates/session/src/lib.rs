@@ -61,6 +61,7 @@ mod watching;
 
 mod asking;
 pub mod auth_query;
+pub mod channels;
 pub mod from_client;
 pub mod from_server;
 pub mod frozen;
@@ -68,12 +69,14 @@ pub mod frozen_server;
 mod hidden_effects;
 mod key_hasher;
 pub mod left_state;
+pub mod listener;
 pub mod login;
 mod long_text;
 pub mod param_sync;
 pub mod server_login;
 pub mod startup;
 
+pub use asking::Left;
 pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;

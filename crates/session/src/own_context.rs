@@ -80,6 +80,7 @@ impl OwnContext {
             messages: self.messages,
             state: self.state,
             client_pid: self.client_pid,
+            shares_listen: false,
             max_pending_segments: self.max_pending_segments,
             max_messages: self.max_messages,
             watch: None,

@@ -12,10 +12,10 @@ use crate::out::Out;
 use crate::params::ParamTable;
 use crate::server::Server;
 
-/// Whether both share the same parameters: nothing needs to be sent then.
+/// Whether both share the same parameters, and the client listens on no channel: nothing needs to be sent then.
 #[inline]
 pub fn are_shared(server: &Server, client: &Client) -> bool {
-    Arc::ptr_eq(&client.params, &server.params)
+    Arc::ptr_eq(&client.params, &server.params) && client.channels.is_none()
 }
 
 /// Before a link: sends the server a query that sets its parameters to the client's. Returns whether a query was sent,
@@ -33,7 +33,9 @@ pub fn start(
     let mut query = String::new();
     server.resync = false;
     server.remember_params(&client.params);
-    if table.agree(client.wanted(), server.has(), &mut query) {
+    let differ = table.agree(client.wanted(), server.has(), &mut query);
+    client.channels.iter().for_each(|channels| channels.listen(&mut query));
+    if differ || client.channels.is_some() {
         server.own_query(&query, scratch, out);
         return true;
     }
@@ -70,4 +72,7 @@ pub fn finish(server: &mut Server, client: &mut Client, tell: Option<(&ParamTabl
         respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(buffer, name, value));
     }
     client.params = server.params.clone();
+    if client.channels.is_some() {
+        server.listens_for_client();
+    }
 }

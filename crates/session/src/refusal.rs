@@ -146,6 +146,8 @@ pub enum Refusal {
     StatementLimit(&'static str),
     /// The client has left state for which it would have to keep its server, and too many clients do.
     TooManyPinned(&'static str),
+    /// The client does not take the notifications for which it listens.
+    TooManyNotifications,
     /// A tracked parameter of the client could not be set on a server; the server's text.
     ParameterFailed {
         /// The server's SQLSTATE.
@@ -234,6 +236,7 @@ impl Refusal {
             Refusal::ServerDown { sqlstate, .. } | Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
             Refusal::ServerSlow { .. } => "08001",
             Refusal::ServerLost | Refusal::ServerUnexpected | Refusal::NeverReached { .. } => "08006",
+            Refusal::TooManyNotifications => "53400",
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
             Refusal::ShuttingDown
             | Refusal::ServersShuttingDown
@@ -264,6 +267,7 @@ impl Refusal {
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients
             | Refusal::TooManyPinned(_)
+            | Refusal::TooManyNotifications
             | Refusal::StatementLimit(_) => Class::LimitReached,
             _ => Class::Other,
         }
@@ -373,6 +377,9 @@ impl Refusal {
                 "Remove such state when it is not used (UNLISTEN, DEALLOCATE, DROP, unlock, RESET ALL), use a pool in session \
                  mode for such clients, or raise max_pinned.",
             ),
+            Refusal::TooManyNotifications => Some(
+                "Read from the connection between transactions, and keep transactions of a connection that listens short.",
+            ),
             Refusal::StatementLimit(_) => Some(
                 "Close statements that are not used, and bind values as parameters instead of writing them into texts.",
             ),
@@ -440,6 +447,7 @@ impl fmt::Display for Refusal {
             Refusal::TooManyPinned(what) => {
                 write!(f, "too many clients of this pool keep a server connection (max_pinned): {what}")
             }
+            Refusal::TooManyNotifications => f.write_str("too many notifications wait for this client"),
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),

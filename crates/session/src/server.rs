@@ -86,6 +86,8 @@ pub struct Server {
     pub(crate) asked_at: Option<u32>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
     pub(crate) ready_withheld: bool,
+    /// The server has shown a notification that its client has sent, and that comes by the shared connection.
+    pub(crate) own_notified: bool,
     /// The other results of our own last query.
     pub(crate) own: OwnSeen,
     /// Which statements the server's portals and requests run, where they are counted.
@@ -174,6 +176,7 @@ impl Server {
             due: Due::default(),
             asked_at: None,
             ready_withheld: false,
+            own_notified: false,
             own: OwnSeen::default(),
             watched: Watched::default(),
             role: ReplicationRole::default(),
@@ -267,6 +270,7 @@ impl Server {
     #[inline]
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
+        self.own_notified = false;
         self.statements.end_use(self.state.take_plans_changed());
     }
 
@@ -379,6 +383,11 @@ impl Server {
     /// How many statements of ours are prepared on the server.
     pub fn prepared(&self) -> usize {
         self.statements.len()
+    }
+
+    /// What keeps the client at the server, as that has said when it was asked last.
+    pub fn keeps(&self) -> Dirty {
+        self.state.kept()
     }
 
     /// Why the server stays with its client, as a text; `None` if nothing holds it.

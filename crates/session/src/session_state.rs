@@ -17,6 +17,8 @@ pub(crate) struct SessionState {
     known: Dirty,
     /// What keeps its client at the server, as the server has said.
     kept: Dirty,
+    /// What of it does not keep its client at the server, and is removed when the client leaves.
+    shared: Dirty,
     /// What the transaction under way has certainly left.
     lost: Dirty,
     /// A temporary object may be there, or may just have been dropped.
@@ -72,7 +74,21 @@ impl SessionState {
 
     /// The server has this, as it has said itself; `known`: so much of it stays as it is until a command says otherwise.
     pub(crate) fn found(&mut self, there: Dirty, known: Dirty) {
-        (self.dirty, self.known, self.kept) = (there, known, there);
+        (self.dirty, self.known, self.kept, self.shared) = (there, known, there, Dirty::NONE);
+    }
+
+    /// This is there, and does not keep the client at the server: what it is for comes by another connection.
+    pub(crate) fn share(&mut self, kinds: Dirty) {
+        self.dirty.insert(kinds);
+        self.known.insert(kinds);
+        self.shared.insert(kinds);
+        self.kept = self.kept.without(kinds);
+    }
+
+    /// What may keep the client at the server.
+    #[inline]
+    pub(crate) fn keeping(&self) -> Dirty {
+        self.dirty.without(self.shared)
     }
 
     /// What keeps the client at the server, as that has said when it was asked last.
@@ -94,6 +110,7 @@ impl SessionState {
     pub(crate) fn leave(&mut self, kinds: Dirty) {
         self.dirty.insert(kinds);
         self.known = self.known.without(kinds);
+        self.shared = self.shared.without(kinds);
     }
 
     /// A text is in the unnamed statement now that does this.
@@ -210,6 +227,7 @@ impl SessionState {
         };
         self.lost = self.lost.without(gone);
         self.known = self.known.without(gone);
+        self.shared = self.shared.without(gone);
     }
 
     /// The transaction has ended, and its portals with it. Without `nothing_is_pending`, those that are known may be

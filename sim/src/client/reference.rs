@@ -46,6 +46,10 @@ pub(crate) struct Reference {
     pub(crate) tolerates_notifications: bool,
     /// Whether a limit on statements may fail its requests.
     pub(crate) may_be_limited: bool,
+    /// The notifications since all was answered.
+    received: Vec<(String, String)>,
+    /// The pooler has said that notifications may be missing.
+    gap: bool,
 }
 
 impl Reference {
@@ -65,6 +69,8 @@ impl Reference {
             keeps_state: false,
             tolerates_notifications: false,
             may_be_limited: false,
+            received: Vec::new(),
+            gap: false,
         }
     }
 
@@ -154,8 +160,14 @@ impl Reference {
             return Some(Violation { checker: Checker::ResultsReachTheirOwner, what });
         }
         match message {
-            Back::Problem { error: false, .. } => return None,
-            Back::Notification(channel, _) => return self.notified(channel),
+            Back::Problem { error: false, message, .. } => {
+                self.gap |= message.contains("notifications may be missing");
+                return None;
+            }
+            Back::Notification(channel, payload) => {
+                self.received.push((channel.clone(), payload.clone()));
+                return self.notified(channel);
+            }
             Back::Parameter(name, value) => {
                 self.reported.insert(name.clone(), value.clone());
                 self.advance();
@@ -201,7 +213,7 @@ impl Reference {
                 }
                 self.waiting = None;
                 self.advance();
-                None
+                if message == &Back::Ready(b'I') && self.has_all_replies() { self.missing_notification() } else { None }
             }
             None if self.may_keep_its_server && self.is_refused_to_prepare(message) => {
                 self.core.fail_instead();
@@ -244,6 +256,18 @@ impl Reference {
             ("26000", Some(Front::Bind { statement, .. })) => statement.is_empty(),
             _ => false,
         }
+    }
+
+    /// All is answered: a session has received its own notifications by now, in their order.
+    fn missing_notification(&mut self) -> Option<Violation> {
+        let (expected, received) = (self.core.take_heard(), std::mem::take(&mut self.received));
+        if std::mem::take(&mut self.gap) || !self.keeps_state {
+            return None;
+        }
+        let mut received = received.into_iter();
+        let missing = expected.into_iter().find(|expected| !received.any(|it| it == *expected))?;
+        let what = format!("c{} was not notified of its own {missing:?} before its ReadyForQuery", self.client);
+        Some(Violation { checker: Checker::AnsweredAsDirect, what })
     }
 
     fn notified(&self, channel: &str) -> Option<Violation> {

@@ -66,7 +66,7 @@ pub(crate) struct Backend {
     asleep: bool,
     working: bool,
     /// Notifications held back until no transaction is open.
-    notifications: Vec<(String, String)>,
+    notifications: Vec<(u32, String, String)>,
     /// The fault that the process will commit; `None` afterwards.
     plan: Option<FaultPlan>,
     /// The fault that the process has committed.
@@ -206,9 +206,9 @@ impl Backend {
     }
 
     /// Another session on the same server sent a notification.
-    pub(super) fn notify(&mut self, channel: &str, payload: &str) {
+    pub(super) fn notify(&mut self, from: u32, channel: &str, payload: &str) {
         if matches!(&self.phase, Phase::Serving(core) if core.listens_on(channel)) {
-            self.notifications.push((channel.to_owned(), payload.to_owned()));
+            self.notifications.push((from, channel.to_owned(), payload.to_owned()));
         }
     }
 
@@ -473,8 +473,8 @@ impl Backend {
         let Some(mut reply) = core.out.pop_front() else {
             let idle = core.transaction() == Transaction::Idle && self.ownership.current().is_none();
             if idle && !self.notifications.is_empty() {
-                for (channel, payload) in self.notifications.drain(..) {
-                    put_back::notification(&mut self.output, self.number, &channel, &payload);
+                for (from, channel, payload) in self.notifications.drain(..) {
+                    put_back::notification(&mut self.output, from, &channel, &payload);
                 }
                 core.flush = true;
             }
@@ -502,8 +502,8 @@ impl Backend {
         let ready = matches!(reply, Reply::Ready(_));
         if reply == Reply::Ready(b'I') {
             // A session gets its own notifications before its ReadyForQuery.
-            for (channel, payload) in core.notified.iter().filter(|(channel, _)| core.listens_on(channel)) {
-                put_back::notification(&mut self.output, self.number, channel, payload);
+            for (channel, payload) in core.take_heard() {
+                put_back::notification(&mut self.output, self.number, &channel, &payload);
             }
         }
         let idle = reply == Reply::Ready(b'I');
@@ -556,8 +556,12 @@ impl Backend {
         let owner = owner_of(message, core.copying());
         if let Some(client) = owner.filter(|client| self.ownership.current() != Some(*client)) {
             let leftovers = match (ctx.rules.mode, ctx.rules.on_dirty) {
-                // The client may have set them, on another server. Its own view shows whether they are right.
-                (PoolMode::Auto, _) => core.leftovers_beside_settings().join(" "),
+                // The client may have set them, or listen, on another server. Its own view shows whether they are right.
+                (PoolMode::Auto, _) => {
+                    let own = format!("listens c{client}_");
+                    let of_others = core.leftovers_beside_settings().into_iter().filter(|it| !it.starts_with(&own));
+                    of_others.collect::<Vec<_>>().join(" ")
+                }
                 (_, OnDirty::Keep) => String::new(),
                 _ => core.leftovers(),
             };

@@ -41,7 +41,8 @@ pub(crate) enum Command {
     ResetAll,
     DiscardAll,
     Listen(String),
-    Unlisten,
+    /// On this channel, or on all.
+    Unlisten(Option<String>),
     Notify {
         channel: String,
         payload: String,
@@ -183,8 +184,9 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["RESET", "ALL"] => Command::ResetAll,
         ["RESET", name] => Command::Reset(name.trim_matches('"').to_owned()),
         ["DISCARD", "ALL"] => Command::DiscardAll,
-        ["LISTEN", channel] => Command::Listen(own(channel)),
-        ["UNLISTEN", "*"] => Command::Unlisten,
+        ["LISTEN", channel] => Command::Listen(channel.trim_matches('"').to_owned()),
+        ["UNLISTEN", "*"] => Command::Unlisten(None),
+        ["UNLISTEN", channel] => Command::Unlisten(Some(channel.trim_matches('"').to_owned())),
         ["NOTIFY", channel, payload] => Command::Notify { channel: own(channel), payload: own(payload) },
         ["PREPARE", name, "AS", rest @ ..] => Command::Prepare { name: own(name), text: rest.join(" ") },
         ["EXECUTE", name] => Command::ExecutePrepared(own(name)),

@@ -196,7 +196,7 @@ impl Postgres {
         for (channel, payload) in notified {
             let all = self.backends.iter_mut().flatten();
             for other in all.filter(|b| b.server == server && !b.is(number)) {
-                other.notify(&channel, &payload);
+                other.notify(number, &channel, &payload);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::OnServerDown;
+use crate::model::{ListenBy, OnServerDown};
 use crate::table::{Field, Reach, Section::Limits, Setting};
 
 const ANY_TIME: Kind = Kind::ANY_TIME;
@@ -64,6 +64,17 @@ pub(super) static SETTINGS: &[Setting] = &[
          reason. 0: no limit.",
     )
     .ini_own("max_pinned"),
+    Setting::new(
+        Limits,
+        "listen",
+        Kind::Word(ListenBy::WORDS),
+        "shared",
+        Field::Limits(|l| FieldMut::ListenBy(&mut l.listen)),
+        "With `mode = \"auto\"`: by which connection clients listen (LISTEN): by one of the pool's servers that all of them \
+         `shared`, or each by an `own` server, which it keeps. A pool with fewer servers than twice the workers has no server \
+         to share.",
+    )
+    .ini_own("listen"),
     Setting::new(
         Limits,
         "max_prepared_statements",

@@ -39,7 +39,7 @@ pub(crate) fn link_waiter<I: Io>(
     }
     let client = match waiter_is {
         Waiter::Client(client) => core.conns.take::<ClientSlot>(client),
-        Waiter::AuthQuery(_) => {
+        Waiter::AuthQuery(_) | Waiter::Listener(_) => {
             core.conns.put_server(server);
             return core.common.follow_up(FollowUp::Granted { waiter, server: conn });
         }

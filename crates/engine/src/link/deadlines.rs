@@ -93,6 +93,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
             ServerPhase::Checking
             | ServerPhase::SyncingParameters
             | ServerPhase::Asking
+            | ServerPhase::Subscribing
             | ServerPhase::Resetting(_)
             | ServerPhase::ConnectQueryAgain
             | ServerPhase::AuthQuery(_),

@@ -10,6 +10,7 @@ use crate::common::FollowUp;
 use crate::core::Core;
 use crate::handles::NO_POOL;
 use crate::lines;
+use crate::listen::clients;
 use crate::pause::watch;
 use crate::pools::create;
 use crate::port::{Io, Level};
@@ -52,6 +53,10 @@ fn abandon<I: Io>(core: &mut Core, now: Time, client: &ClientSlot, server: ConnI
         ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters => {
             close::close(core, now, server, why, io);
         }
+        ServerPhase::Subscribing => {
+            *phase = ServerPhase::Linked;
+            core.common.follow_up(FollowUp::Release(server));
+        }
         ServerPhase::Streaming => close::close(core, now, server, OWNER_GONE, io),
         _ => {}
     }
@@ -74,6 +79,7 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
     core.prelogin.discharge(&mut client);
     core.sessions.recycle(client.take_waiting());
     if client.pool != NO_POOL {
+        clients::client_leaves(core, &client);
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);
         core.common.follow_up(FollowUp::PollPool(client.pool));
         create::count_client(core, client.pool, -1);

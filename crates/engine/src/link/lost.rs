@@ -65,7 +65,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         core.conns.put_client(client);
         return end_stream(core, now, conn, "server conn crashed?", io);
     }
-    let seen = phase != ServerPhase::Asking
+    let seen = !matches!(phase, ServerPhase::Asking | ServerPhase::Subscribing)
         && server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
     if seen {
         // The client has received the server's own error.

@@ -1,19 +1,22 @@
 //! A client keeps its server for what it has left there (`mode = "auto"`).
 //!
 //! Behind a transaction that may have left something the server is asked what there is ([`weir_session::left_state`]),
-//! before the client is sent the transaction's ReadyForQuery. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
-//! later answer shows that nothing is left, or until it disconnects, and then the server is cleaned.
+//! before the client is sent the transaction's ReadyForQuery. Settings follow the client, and so do the channels on which
+//! it listens (`listen`); for anything else it is *pinned*: it keeps the server until a later answer shows that nothing is
+//! left, or until it disconnects, and then the server is cleaned.
 //!
 //! Must not know kinds of state. A pool's pinned servers are at most a share of its size (`PoolSlot::pin`).
 
-use weir_base::Time;
+use weir_base::{ConnId, Time};
+use weir_pgwire::Dirty;
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::common::FollowUp;
+use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lines;
 use crate::link::{leave, release};
+use crate::listen::follow::{self, Followed};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
@@ -29,17 +32,41 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     let (may_be_untracked, texts) = (slot.config.connect_query.is_none(), &mut slot.accepted);
     let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
     *phase = ServerPhase::Linked;
+    let was_own = up.keeps().contains(Dirty::LISTEN);
     let left = up.left_is_known(session, &core.sessions.params, texts, answered, may_be_untracked);
-    match client {
-        Some(client) if !left.is_empty() => pin(core, now, server, client, io),
-        client => {
-            server.pin(Time::NEVER);
-            if let Some(client) = &client {
-                release::send_withheld_ready(&mut core.sessions, &mut server, client, io);
-            }
-            release::finish_transaction(core, now, server, client, io);
+    let Some(mut client) = client else { return release::finish_transaction(core, now, server, None, io) };
+    match follow::follow(core, now, &mut server, &mut client, (&left, was_own), io) {
+        Followed::Shared | Followed::Own => settle(core, now, server, client, io),
+        Followed::Waits => {
+            server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Subscribing);
+            core.conns.put_client(client);
+            core.conns.put_server(server);
+        }
+        Followed::Left => {
+            release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
+            let slot = core.pools.get(server.pool);
+            release::unlink(cx!(core, now, io), slot, &mut client);
+            core.conns.put_client(client);
+            core.conns.put_server(server);
         }
     }
+}
+
+/// The server that listens for a pool's clients has done what a client was promised, whose own server has waited for it.
+pub(crate) fn listens<I: Io>(core: &mut Core, now: Time, client: ConnId, io: &mut I) {
+    let Some((mut server, client)) = follow::server_of(core, client) else { return };
+    server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
+    settle(core, now, server, client, io);
+}
+
+/// The client keeps its server if something is left there that needs it.
+fn settle<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
+    if server.up().is_some_and(|(up, _)| !up.keeps().is_empty()) {
+        return pin(core, now, server, client, io);
+    }
+    server.pin(Time::NEVER);
+    release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
+    release::finish_transaction(core, now, server, Some(client), io);
 }
 
 fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
@@ -54,7 +81,7 @@ fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut clien
         server.pin(now);
         lines::about_client(core, Level::Debug, &client, format_args!("keeps its server: {reason}"), io);
     }
-    release::send_withheld_ready(&mut core.sessions, &mut server, &client, io);
+    release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
     client.resume(Reason::Waits, io);
     core.common.follow_up(FollowUp::Feed(client.conn));
     core.conns.put_client(client);

@@ -127,6 +127,7 @@ pub(crate) fn feed_server<I: Io>(
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
         let mut context = cx.sessions.context(&fed, &slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
+        context.shares_listen = slot.listening.is_shared();
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();
         outcome?
@@ -233,6 +234,9 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 pub(crate) fn violation(outcome: &from_server::Unusual) -> Option<Refusal> {
     if outcome.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
+    }
+    if outcome.too_many_notifications {
+        return Some(Refusal::TooManyNotifications);
     }
     outcome.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
 }

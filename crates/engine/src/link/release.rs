@@ -225,18 +225,19 @@ pub(crate) fn send_ready_unless_asked<I: Io>(
 pub(crate) fn send_withheld_ready<I: Io>(
     sessions: &mut Sessions,
     server: &mut ServerSlot,
-    client: &ClientSlot,
+    client: &mut ClientSlot,
     io: &mut I,
 ) {
-    let conn = server.conn;
-    if let Some((up, _)) = server.up() {
-        up.send_withheld_ready(&mut sessions.scratch, &mut Wire::new(io, client.conn, conn, &[], None));
+    let (conn, to, own_pid) = (server.conn, client.conn, client.cancel.pid());
+    if let (Some((up, _)), Some(session)) = (server.up(), client.ready()) {
+        let mut wire = Wire::new(io, to, conn, &[], None);
+        up.send_withheld_ready(session, own_pid, &mut sessions.scratch, &mut wire);
     }
 }
 
 /// A client has released its server.
 #[inline]
-fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
+pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot) {
     client.unlinked();
     client.acts(cx.now);
     // The client may have been stopped because the server had too many pending requests.

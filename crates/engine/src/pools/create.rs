@@ -58,7 +58,9 @@ pub(crate) fn pool_of(
     let mut pool = Pool::new(lending.settings(core.common.config(), config), core.common.random_number(), now);
     pool.set_elsewhere(core.upgrade.held.of(&key));
     let accepted = core.sessions.interner.pool(name, user, config.limits.pool_share());
-    let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
+    let mut slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
+    let is_limited = core.common.config().is_limited(name, user);
+    slot.listening.configured(config, core.common.workers(), is_limited);
     let ix = core.pools.insert(slot);
     apply_pause(core, now, ix);
     ix

@@ -27,6 +27,7 @@ use crate::client_login::reported::Welcome;
 use crate::client_login::welcome::LastWelcome;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
+use crate::listen::state::Listening;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -93,6 +94,8 @@ pub(crate) struct PoolSlot {
     pub(crate) lending: LendingRole,
     /// Servers that their clients keep for what they have left; some may have been released since.
     pinned: Vec<ConnId>,
+    /// The channels on which the pool's clients listen.
+    pub(crate) listening: Listening,
 }
 
 impl Pools {
@@ -293,6 +296,7 @@ impl PoolSlot {
             quota,
             lending,
             pinned: Vec::new(),
+            listening: Listening::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::handles::{PoolIx, Waiter};
 use crate::lending::state::ToInform;
 use crate::lending::{messages, received};
 use crate::link::{acquire, leave};
+use crate::listen;
 use crate::log::log;
 use crate::pause::watch;
 use crate::pools::refuse;
@@ -83,6 +84,7 @@ fn refuse_waiting<I: Io>(
     match waiter {
         Waiter::Client(client) => leave::refuse_handle(core, now, client, refusal, io),
         Waiter::AuthQuery(query) => auth_query::end(core, query, Err(refusal), io),
+        Waiter::Listener(_) => listen::server::refused(core, now, ix),
         Waiter::Borrower(_) => {}
     }
 }
@@ -138,7 +140,7 @@ fn report_trouble<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
 
 fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     poll(core, now, ix, io);
-    let again = received::settle(core, now, ix, io);
+    let again = received::settle(core, now, ix, io).min(listen::server::settle(core, now, ix, io));
     poll(core, now, ix, io);
     open::check_login(core, now, ix, io);
     permits::reconcile_quota(core, now, ix, io);

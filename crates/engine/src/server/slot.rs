@@ -103,6 +103,10 @@ pub(crate) enum ServerPhase {
     Linked,
     /// Says what its client has left (`mode = "auto"`). The client waits.
     Asking,
+    /// Its client waits until the pool's server that listens does what the client has been promised.
+    Subscribing,
+    /// Listens for the pool's clients, and does nothing else.
+    Listening,
     /// The server is for one client only, and gets that client's bytes unchanged.
     Streaming,
     /// Being cleaned of the session state that its client left.

@@ -19,6 +19,7 @@ use crate::conns::Conn;
 use crate::core::Core;
 use crate::lending::messages;
 use crate::link::leave;
+use crate::listen::clients;
 use crate::pause::watch;
 use crate::pools::create::pool_hash;
 use crate::pools::{PoolSlot, create};
@@ -133,6 +134,7 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
         session,
         waits_with: waits.then(|| client.take_waiting()),
     };
+    clients::client_leaves(core, &client);
     if waits {
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);
         core.common.follow_up(FollowUp::PollPool(client.pool));

@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
 use crate::link::{acquire, leave, query, release};
+use crate::listen::clients;
 use crate::log::log;
 use crate::pause::hold;
 use crate::pools::create;
@@ -136,6 +137,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
         Ok(session) => {
             client.enter(ClientPhase::Ready(session));
             client_counts::count_imported(core, &mut client, io);
+            clients::client_came(core, &mut client);
             if core.common.is_under_way(UnderWay::EXPORT) {
                 release::export_later(core, Some(conn));
             }

@@ -189,7 +189,7 @@ struct Counter {
     of: fn(&Stats, &PoolCounters) -> u64,
 }
 
-const COUNTERS: [Counter; 8] = [
+const COUNTERS: [Counter; 9] = [
     Counter {
         name: "weir_transactions",
         help: "Transactions; a query outside of one counts as one",
@@ -221,6 +221,11 @@ const COUNTERS: [Counter; 8] = [
         name: "weir_server_connects",
         help: "Connections to servers that were begun",
         of: |_, counters| counters.connects,
+    },
+    Counter {
+        name: "weir_notification_gaps",
+        help: "Times that a client that listens may have missed notifications, since the server that listens for it was lost",
+        of: |_, counters| counters.notification_gaps,
     },
 ];
 

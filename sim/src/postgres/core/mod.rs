@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pending: Vec<(String, String)>,
     /// Notifications to be delivered to other sessions.
     pub(crate) notified: Vec<(String, String)>,
+    /// Its own notifications that the session itself receives.
+    heard: Vec<(String, String)>,
     /// Replies in order.
     pub(crate) out: VecDeque<Reply>,
     /// Whether buffered replies must be sent.
@@ -123,6 +125,7 @@ impl Core {
             saved: None,
             pending: Vec::new(),
             notified: Vec::new(),
+            heard: Vec::new(),
             out: VecDeque::new(),
             flush: false,
         }
@@ -151,6 +154,11 @@ impl Core {
     /// Whether the session listens on a channel.
     pub(crate) fn listens_on(&self, channel: &str) -> bool {
         self.listens.contains(channel)
+    }
+
+    /// Takes the session's own notifications that it receives itself, in order.
+    pub(crate) fn take_heard(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.heard)
     }
 
     /// State that a client left behind and the next one could notice, except reported settings, as WHOAMI shows it.
@@ -486,6 +494,8 @@ impl Core {
         self.settings.commit();
         self.saved = None;
         self.portals.clear();
+        let heard = self.pending.iter().filter(|(channel, _)| self.listens.contains(channel)).cloned();
+        self.heard.extend(heard);
         self.notified.append(&mut self.pending);
     }
 

@@ -57,7 +57,6 @@ impl Core {
 
     fn run_left(&mut self, kinds: &[String]) {
         let there = |kind: &str| match kind {
-            "*listen" => !self.listens.is_empty(),
             "*prepare" => !self.sql_prepared.is_empty(),
             "*temp" => !self.tables.is_empty(),
             "*lock" => !self.locks.is_empty(),
@@ -65,6 +64,9 @@ impl Core {
         };
         let mut rows: Vec<_> =
             kinds.iter().filter(|kind| there(kind)).map(|kind| (kind.clone(), String::new())).collect();
+        if kinds.iter().any(|kind| kind == "*listen") {
+            rows.extend(self.listens.iter().map(|channel| ("*listen".to_owned(), channel.clone())));
+        }
         if kinds.iter().any(|kind| kind == "*settings") {
             rows.extend(self.settings.of_session().map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
@@ -131,8 +133,8 @@ impl Core {
                 self.listens.insert(channel.clone());
                 "LISTEN"
             }
-            Command::Unlisten => {
-                self.listens.clear();
+            Command::Unlisten(channel) => {
+                self.listens.retain(|listened| channel.as_ref().is_some_and(|channel| channel != listened));
                 "UNLISTEN"
             }
             Command::Notify { channel, payload } => {

@@ -1,0 +1,272 @@
+//! The channels on which a client listens through the shared connection of its pool (`listen = "shared"`).
+//!
+//! Owns the client's channels, and the notifications that wait for the end of its transaction. All notifications that
+//! the client gets come by the shared connection, so in the order in which they were committed. The client's own server
+//! listens, too, while the client has it: what it shows of the client's own notifications is not passed on, and says
+//! which ones must have arrived before the client gets its ReadyForQuery. Must not know sockets, or other clients.
+//!
+//! Bounded: [`MOST_BYTES`] of notifications that wait, and as many of them as fit in there at [`ENTRY`] bytes each.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use weir_pgwire::put_back;
+
+/// The most bytes of notifications that wait for one client.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// What a notification counts beside its payload.
+const ENTRY: usize = 64;
+
+/// A notification, as the shared connection got it. All its receivers share it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SharedNotification {
+    /// The process id of the backend that sent it.
+    pub pid: u32,
+    /// The channel.
+    pub channel: Box<[u8]>,
+    /// The payload.
+    pub payload: Box<[u8]>,
+}
+
+impl SharedNotification {
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.channel, &self.payload).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// More notifications wait for a client than may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooMany;
+
+/// Something that waits for the end of the client's transaction.
+#[derive(Debug)]
+enum Waiting {
+    Notification {
+        notification: Arc<SharedNotification>,
+        /// The client itself has sent it.
+        own: bool,
+    },
+    /// Notifications may be missing here.
+    Gap,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub struct Channels {
+    /// In ascending order.
+    names: Vec<Arc<str>>,
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    /// Notifications of the client's own that the shared connection has not received yet, by a hash.
+    own: VecDeque<u64>,
+    /// The process id of the server that has shown them.
+    own_pid: u32,
+}
+
+impl Channels {
+    /// These channels, in any order.
+    pub fn new(names: impl IntoIterator<Item = Arc<str>>) -> Channels {
+        let mut channels = Channels::default();
+        channels.set(names.into_iter().collect());
+        channels
+    }
+
+    /// The names, in ascending order.
+    pub fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    pub(crate) fn has(&self, channel: &[u8]) -> bool {
+        self.names.binary_search_by(|name| name.as_bytes().cmp(channel)).is_ok()
+    }
+
+    /// The client listens on these channels from now on.
+    pub(crate) fn set(&mut self, mut names: Vec<Arc<str>>) {
+        names.sort_unstable();
+        names.dedup();
+        self.names = names;
+    }
+
+    /// The commands by which a server listens on all of them.
+    pub(crate) fn listen(&self, query: &mut String) {
+        self.names.iter().for_each(|name| listen(name, query));
+    }
+
+    /// Whether something waits for the end of a transaction.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the shared connection has yet to receive what the client itself has sent.
+    pub fn awaits_own(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// The client's server has shown a notification that the client itself has sent. One on a channel on which the
+    /// client did not listen before this transaction comes by this way only.
+    pub(crate) fn sent(&mut self, notification: SharedNotification) -> Result<(), TooMany> {
+        self.own_pid = notification.pid;
+        if !self.has(&notification.channel) {
+            return self.push(Arc::new(notification), true);
+        }
+        let key = notification.key();
+        let arrived = self.waiting.iter_mut().find_map(|waiting| match waiting {
+            Waiting::Notification { notification: it, own } if !*own && it.pid == notification.pid => {
+                (it.key() == key).then_some(own)
+            }
+            _ => None,
+        });
+        match arrived {
+            Some(own) => *own = true,
+            None if self.own.len() * ENTRY >= MOST_BYTES => return Err(TooMany),
+            None => self.own.push_back(key),
+        }
+        Ok(())
+    }
+
+    /// The shared connection has received a notification for the client.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn received(&mut self, notification: Arc<SharedNotification>) -> Result<(), TooMany> {
+        let key = notification.key();
+        let own = (notification.pid == self.own_pid).then(|| self.own.iter().position(|own| *own == key)).flatten();
+        own.into_iter().for_each(|at| _ = self.own.remove(at));
+        self.push(notification, own.is_some())
+    }
+
+    fn push(&mut self, notification: Arc<SharedNotification>, own: bool) -> Result<(), TooMany> {
+        self.bytes += notification.payload.len() + ENTRY;
+        if self.bytes > MOST_BYTES {
+            return Err(TooMany);
+        }
+        self.waiting.push_back(Waiting::Notification { notification, own });
+        Ok(())
+    }
+
+    /// The shared connection was lost: what was sent until another one listens is missing.
+    pub fn gap(&mut self) {
+        self.own.clear();
+        if !matches!(self.waiting.back(), Some(Waiting::Gap)) {
+            self.waiting.push_back(Waiting::Gap);
+        }
+    }
+
+    /// Takes what waits, as messages for the client. `own_pid`: the process id that the client was given at its login.
+    pub fn write(&mut self, own_pid: u32, messages: &mut Vec<u8>) {
+        self.bytes = 0;
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting {
+                Waiting::Notification { notification: it, own } => {
+                    // Another's process id must not be taken for the client's own.
+                    let pid = if own { own_pid } else { Some(it.pid).filter(|pid| *pid != own_pid).unwrap_or(0) };
+                    put_back::notification(messages, pid, &it.channel, &it.payload);
+                }
+                Waiting::Gap => put_back::notice(messages, &GAP),
+            }
+        }
+    }
+}
+
+/// What a client is sent where notifications may be missing.
+const GAP: weir_pgwire::ErrorFields<'static> = weir_pgwire::ErrorFields {
+    severity: "WARNING",
+    sqlstate: "01000",
+    message: "notifications may be missing: the pooler's connection that listens was lost",
+    detail: Some(
+        "Weir listens for all clients of a pool on one connection. It listens on another one again, and what was sent until then has not arrived.",
+    ),
+    hint: Some("Read the state that the notifications are about again."),
+};
+
+/// The command by which a server listens on a channel.
+pub fn listen(channel: &str, query: &mut String) {
+    command("LISTEN", channel, query);
+}
+
+/// The command by which a server does not listen on a channel any more.
+pub fn unlisten(channel: &str, query: &mut String) {
+    command("UNLISTEN", channel, query);
+}
+
+fn command(verb: &str, channel: &str, query: &mut String) {
+    if !query.is_empty() {
+        query.push(';');
+    }
+    query.extend([verb, " \"", &channel.replace('"', "\"\""), "\""]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notification(pid: u32, channel: &str, payload: &str) -> SharedNotification {
+        SharedNotification { pid, channel: channel.as_bytes().into(), payload: payload.as_bytes().into() }
+    }
+
+    /// What is written, as (process id, payload).
+    fn written(channels: &mut Channels, own_pid: u32) -> Vec<(u32, String)> {
+        let mut messages = Vec::new();
+        channels.write(own_pid, &mut messages);
+        let (mut rest, mut all) = (&messages[..], Vec::new());
+        while let Ok(Some(head)) = weir_pgwire::Head::parse(rest) {
+            let body = &rest[weir_pgwire::HEAD..head.total()];
+            match weir_pgwire::backend::notification(body).ok().filter(|_| head.tag == b'A') {
+                Some(it) => all.push((it.pid, String::from_utf8_lossy(it.payload).into_owned())),
+                None => all.push((0, "gap".to_owned())),
+            }
+            rest = &rest[head.total()..];
+        }
+        all
+    }
+
+    #[test]
+    fn a_clients_own_notifications_have_its_process_id_whichever_connection_is_first() {
+        let mut channels = Channels::new(["b".into(), "a".into()]);
+        channels.received(Arc::new(notification(7, "a", "other"))).unwrap();
+        channels.sent(notification(7, "a", "one")).unwrap();
+        assert!(channels.awaits_own());
+        channels.received(Arc::new(notification(7, "a", "one"))).unwrap();
+        channels.received(Arc::new(notification(7, "b", "two"))).unwrap();
+        assert!(!channels.awaits_own());
+        channels.sent(notification(7, "b", "two")).unwrap();
+        assert!(!channels.awaits_own());
+        let all = [(7, "other"), (99, "one"), (99, "two")].map(|(pid, text)| (pid, text.to_owned()));
+        assert_eq!(written(&mut channels, 99), all);
+        assert_eq!(written(&mut channels, 99), []);
+    }
+
+    #[test]
+    fn one_on_a_channel_that_is_new_in_the_transaction_comes_once_and_anothers_process_id_is_not_the_clients() {
+        let mut channels = Channels::new(["a".into()]);
+        channels.sent(notification(7, "new", "mine")).unwrap();
+        channels.received(Arc::new(notification(99, "a", "not mine"))).unwrap();
+        channels.gap();
+        channels.gap();
+        let all = [(99, "mine"), (0, "not mine"), (0, "gap")].map(|(pid, text)| (pid, text.to_owned()));
+        assert_eq!(written(&mut channels, 99), all);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let mut channels = Channels::new(["a".into()]);
+        let one = Arc::new(notification(7, "a", &"x".repeat(8_000)));
+        let taken = (0..1_000).take_while(|_| channels.received(one.clone()).is_ok()).count();
+        assert!((100..140).contains(&taken), "{taken}");
+        let mut channels = Channels::new(["a".into()]);
+        let taken = (0..100_000).take_while(|n| channels.sent(notification(7, "a", &n.to_string())).is_ok()).count();
+        assert!(taken < 20_000, "{taken}");
+    }
+
+    #[test]
+    fn names_of_channels_are_quoted() {
+        let mut query = String::new();
+        Channels::new(["A\"b".into(), "c".into()]).listen(&mut query);
+        unlisten("c", &mut query);
+        assert_eq!(query, "LISTEN \"A\"\"b\";LISTEN \"c\";UNLISTEN \"c\"");
+    }
+}

@@ -1,0 +1,235 @@
+//! `mode = "auto"`, `listen = "shared"`: clients listen through one server of their pool, and get what they would get in
+//! a session.
+
+use std::time::Duration;
+
+use weir_pgclient::{Connection, Error, Frame};
+use weir_pgwire::{backend, put_front, tag};
+use weir_tests::{Mode, Setup, Site, eventually};
+
+/// A notification: the sender's process id, the channel and the payload.
+type Notification = (u32, String, String);
+
+/// How long a message may take on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+fn auto(size: u32, more: &str) -> Site {
+    Site::with(Setup::new(Mode::Auto).size(size).limit(more), Mode::Auto)
+}
+
+fn notification(frame: &Frame) -> Option<Notification> {
+    if frame.tag != tag::back::NOTIFICATION {
+        return None;
+    }
+    let it = backend::notification(&frame.body).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some((it.pid, text(it.channel), text(it.payload)))
+}
+
+/// What arrives up to the ReadyForQuery of a query.
+fn run(client: &mut Connection, sql: &str) -> Vec<Frame> {
+    let mut message = Vec::new();
+    put_front::query(&mut message, sql);
+    client.send_bytes(&message).unwrap();
+    client.read_until_ready().unwrap()
+}
+
+/// The notifications that arrive before the ReadyForQuery of a query.
+fn with(client: &mut Connection, sql: &str) -> Vec<Notification> {
+    run(client, sql).iter().filter_map(notification).collect()
+}
+
+/// The notifications that arrive up to one with this payload.
+fn until(client: &mut Connection, last: &str) -> Vec<Notification> {
+    let mut all = Vec::new();
+    while all.last().is_none_or(|(_, _, payload): &Notification| payload != last) {
+        all.extend(notification(&client.read_frame(SOON).unwrap()));
+    }
+    all
+}
+
+fn payloads(all: &[Notification]) -> Vec<&str> {
+    all.iter().map(|(_, _, payload)| &**payload).collect()
+}
+
+/// The servers whose last command was to listen, or to say on which channels: they listen for the pool.
+const LISTENERS: &str = "FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app' \
+    AND (query LIKE '%LISTEN%' OR query LIKE '%listening(channel)%') AND query NOT LIKE '%UNLISTEN%'";
+
+/// How many connections of the pool listen.
+fn listeners(site: &Site) -> Option<String> {
+    site.superuser().value(&format!("SELECT count(*) {LISTENERS}")).unwrap()
+}
+
+#[test]
+fn many_clients_listen_on_one_server_and_the_others_serve_everybody() {
+    let site = auto(3, "");
+    let mut clients: Vec<Connection> = (0..50).map(|_| site.connect()).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.query_all(&format!("LISTEN everybody; LISTEN \"Number {index}\"")).unwrap();
+    }
+    let mut other = site.connect();
+    other.query_all("NOTIFY everybody, 'one'; NOTIFY \"Number 7\", 'seven'; NOTIFY everybody, 'end'").unwrap();
+    for (index, client) in clients.iter_mut().enumerate() {
+        let expected: &[&str] = if index == 7 { &["one", "seven", "end"] } else { &["one", "end"] };
+        assert_eq!(payloads(&until(client, "end")), expected, "client {index}");
+        assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    }
+    let servers = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND datname = current_database()";
+    let servers = site.superuser().value(servers).unwrap();
+    assert!(servers.as_deref() <= Some("3"), "{servers:?}");
+    drop(clients);
+    eventually("nobody listens", || {
+        let listening = other.value("SELECT count(*) FROM pg_listening_channels()").unwrap();
+        other.query("NOTIFY everybody, 'nobody'").unwrap();
+        if listeners(&site).as_deref() == Some("0") { Ok(listening) } else { Err(listeners(&site)) }
+    });
+}
+
+#[test]
+fn a_clients_own_notifications_have_its_process_id_and_come_before_its_ready_for_query() {
+    let site = auto(2, "server_round_robin = true");
+    let (mut one, mut two) = (site.connect(), site.connect());
+    let own = one.backend_pid();
+    assert_eq!(with(&mut one, "BEGIN; LISTEN a; NOTIFY a, 'first'; COMMIT"), [(own, "a".into(), "first".into())]);
+    two.query("LISTEN a").unwrap();
+    for round in 0..50 {
+        let (mine, theirs) = (format!("mine {round}"), format!("theirs {round}"));
+        let own_of_two = with(&mut two, &format!("NOTIFY a, '{theirs}'"));
+        assert!(own_of_two.contains(&(two.backend_pid(), "a".into(), theirs.clone())), "{own_of_two:?}");
+        let seen = with(&mut one, &format!("SELECT pg_notify('a', '{mine}')"));
+        assert_eq!(payloads(&seen)[seen.len() - 1], mine, "in the order of the commits: {seen:?}");
+        assert_eq!(seen[seen.len() - 1].0, own);
+        assert!(seen.iter().all(|(pid, _, payload)| (*pid == own) == payload.starts_with("mine")), "{seen:?}");
+        until(&mut two, &mine);
+    }
+}
+
+#[test]
+fn nothing_arrives_within_a_transaction_and_nothing_is_missed() {
+    let site = auto(3, "");
+    let (mut client, mut other) = (site.connect(), site.connect());
+    client.query("LISTEN a").unwrap();
+    for round in 0..30 {
+        run(&mut client, "BEGIN");
+        other.query(&format!("NOTIFY a, '{round}'")).unwrap();
+        assert_eq!(with(&mut client, "SELECT pg_sleep(0.01)"), []);
+        run(&mut client, "SAVEPOINT s");
+        let mut seen = with(&mut client, "COMMIT");
+        if seen.is_empty() {
+            seen = until(&mut client, &round.to_string());
+        }
+        assert_eq!(payloads(&seen), [round.to_string()]);
+    }
+}
+
+#[test]
+fn a_client_listens_on_what_it_would_listen_on_in_a_session() {
+    let site = auto(3, "server_round_robin = true");
+    site.superuser()
+        .query_all(
+            "CREATE FUNCTION hears(name text) RETURNS int LANGUAGE plpgsql AS $$BEGIN EXECUTE format('LISTEN %I', name); \
+             RETURN 1; END$$; CREATE FUNCTION leaves(name text) RETURNS int LANGUAGE plpgsql AS \
+             $$BEGIN EXECUTE format('UNLISTEN %I', name); RETURN 1; END$$",
+        )
+        .unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    let heard = "SELECT string_agg(c, ' ' ORDER BY c) FROM pg_listening_channels() c";
+    for (sql, expected) in [
+        ("LISTEN a", "a"),
+        ("BEGIN; LISTEN b; ROLLBACK", "a"),
+        ("BEGIN; SAVEPOINT s; LISTEN b; ROLLBACK TO s; LISTEN c; COMMIT", "a c"),
+        ("SELECT hears('d')", "a c d"),
+        ("DO $$BEGIN LISTEN e; END$$", "a c d e"),
+        ("SELECT leaves('d')", "a c e"),
+        ("UNLISTEN a", "c e"),
+        ("LISTEN \"odd \"\" name\"", "c e odd \" name"),
+        ("BEGIN; UNLISTEN *; ROLLBACK", "c e odd \" name"),
+        ("CREATE TEMP TABLE scratch (n int)", "c e odd \" name"),
+        ("LISTEN f", "c e f odd \" name"),
+        ("DROP TABLE scratch", "c e f odd \" name"),
+        ("DISCARD ALL", ""),
+        ("LISTEN g", "g"),
+        ("UNLISTEN *", ""),
+    ] {
+        client.query_all(sql).unwrap();
+        for _ in 0..3 {
+            assert_eq!(client.value(heard).unwrap().unwrap_or_default(), expected, "{sql}");
+            assert_eq!(other.value(heard).unwrap(), None, "{sql}: another client listens");
+        }
+        for name in ["a", "b", "c", "d", "e", "f", "g", "odd \" name"] {
+            other.query_all(&format!("NOTIFY \"{}\", 'x'", name.replace('"', "\"\""))).unwrap();
+        }
+        let mut names = expected.split_terminator(' ').filter(|name| name.len() == 1 && *name != "\"").count();
+        names += usize::from(expected.contains("odd"));
+        let mut seen = Vec::new();
+        while seen.len() < names {
+            seen.extend(notification(
+                &client.read_frame(SOON).unwrap_or_else(|error| panic!("{sql}: {error}: {seen:?}")),
+            ));
+        }
+        assert!(seen.iter().all(|(_, name, _)| expected.contains(&**name)), "{sql}: {seen:?}");
+    }
+    assert_eq!(with(&mut client, "SELECT pg_sleep(0.1)"), []);
+}
+
+#[test]
+fn clients_are_warned_where_notifications_may_be_missing_and_listen_again() {
+    let site = auto(3, "");
+    let mut clients: Vec<Connection> = (0..5).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("LISTEN a").unwrap()));
+    let mut superuser = site.superuser();
+    for round in 0..3 {
+        let ended = superuser.value(&format!("SELECT count(pg_terminate_backend(pid)) {LISTENERS}")).unwrap();
+        assert_eq!(ended.as_deref(), Some("1"));
+        eventually(
+            "it listens again",
+            || {
+                if listeners(&site).as_deref() == Some("1") { Ok(()) } else { Err("not yet") }
+            },
+        );
+        superuser.query(&format!("NOTIFY a, 'round {round}'")).unwrap();
+        for client in &mut clients {
+            loop {
+                let frame = client.read_frame(SOON).unwrap();
+                if notification(&frame).is_some_and(|(.., payload)| payload == format!("round {round}")) {
+                    break;
+                }
+            }
+            let notices = client.take_notices();
+            assert!(notices.iter().any(|it| it.message.contains("notifications may be missing")), "{notices:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_take_its_notifications_is_disconnected_with_the_reason_and_alone() {
+    let site = auto(3, "");
+    let (mut slow, mut fast, mut other) = (site.connect(), site.connect(), site.connect());
+    slow.query("LISTEN a").unwrap();
+    fast.query("LISTEN a").unwrap();
+    run(&mut slow, "BEGIN");
+    for round in 0..200 {
+        other.query(&format!("NOTIFY a, '{round} {}'", "x".repeat(7_000))).unwrap();
+    }
+    other.query("NOTIFY a, 'end'").unwrap();
+    assert_eq!(until(&mut fast, "end").len(), 201);
+    let error = loop {
+        match slow.read_frame(SOON) {
+            Ok(frame) => assert_ne!(frame.tag, tag::back::NOTIFICATION, "within a transaction"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Server(_) | Error::Closed), "{error}");
+}
+
+#[test]
+fn a_pool_of_one_server_has_none_to_share() {
+    let site = auto(1, "");
+    let mut client = site.connect();
+    client.query("LISTEN a").unwrap();
+    let own = client.backend_pid();
+    assert_eq!(with(&mut client, "NOTIFY a, 'x'"), [(own, "a".into(), "x".into())]);
+    site.superuser().query("NOTIFY a, 'end'").unwrap();
+    assert_eq!(payloads(&until(&mut client, "end")), ["end"]);
+}
