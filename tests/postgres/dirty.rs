@@ -746,8 +746,13 @@ fn in_auto_what_functions_and_triggers_leave_stays_with_its_client_and_with_no_o
         ("SELECT keeps()", TEMPORARY),
         ("SELECT prepares()", PREPARED),
         ("INSERT INTO things VALUES (1)", TEMPORARY),
+        ("BEGIN; SELECT listens(); COMMIT", LISTENING),
+        ("ROLLBACK; SELECT locks()", LOCKED),
     ] {
         for extended in [false, true] {
+            if extended && leave.contains(';') {
+                continue;
+            }
             for round in 0..6 {
                 let (mut client, mut other) = (site.connect(), site.connect());
                 let batch = if extended { Batch::new().run(leave, &[]).sync() } else { Batch::new().query(leave) };
@@ -781,5 +786,104 @@ fn in_auto_with_keep_a_reset_returns_to_what_the_client_asked_for_and_nothing_is
     let mut next = site.connect();
     for question in [SETTING, LISTENING] {
         assert_eq!(next.value(question).unwrap().as_deref(), Some("0"), "{question}");
+    }
+}
+
+/// Texts that differ only in what quotes, comments and digits may hide are asked about each for itself.
+#[test]
+fn in_auto_a_text_is_not_taken_for_another_one() {
+    let site = auto(1, "max_pinned = 100");
+    site.superuser()
+        .query_all(
+            "CREATE FUNCTION f1() RETURNS int LANGUAGE sql AS 'SELECT 1'; \
+             CREATE FUNCTION f2() RETURNS int LANGUAGE plpgsql AS 'BEGIN LISTEN gossip; RETURN 1; END'",
+        )
+        .unwrap();
+    let long = format!("SELECT {}", "1 AS column_of_a_long_list, ".repeat(60));
+    for begin in
+        ["SELECT ", "/* don't */ SELECT ", "SELECT E'\\'', ", "SELECT $$it's$$, ", "SELECT 1 AS \"it's\", ", &long]
+    {
+        let mut client = site.connect();
+        (0..3).for_each(|_| drop(client.query_all(&format!("{begin}f1()")).unwrap()));
+        client.query_all(&format!("{begin}f2()")).unwrap();
+        assert_eq!(client.value(LISTENING).unwrap().as_deref(), Some("1"), "{begin}");
+        drop(client);
+        assert_eq!(site.connect().value(LISTENING).unwrap().as_deref(), Some("0"), "{begin}");
+    }
+}
+
+/// PostgreSQL lists them as settings of the session for ever.
+#[test]
+fn in_auto_properties_of_a_transaction_keep_no_server() {
+    let site = auto(2, "server_round_robin = true");
+    for (number, sql) in [
+        "BEGIN; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; COMMIT",
+        "SET transaction_isolation = 'serializable'",
+        "SET TRANSACTION READ ONLY",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; COMMIT",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for mut client in [site.connect(), site.connect()] {
+            client.query_all(sql).unwrap();
+            // A new text, after which each server is asked.
+            let servers: std::collections::BTreeSet<_> = ["a", "b", "c", "d"]
+                .map(|name| client.value(&format!("SELECT pg_backend_pid() AS {name}{number}")).unwrap())
+                .into();
+            assert_eq!(servers.len(), 2, "{sql}: the client keeps its server");
+        }
+    }
+}
+
+/// `temp_buffers` can't be changed where a temporary table was used, and a setting of superusers by no one else.
+#[test]
+fn in_auto_a_setting_that_can_not_be_set_elsewhere_keeps_its_client_and_harms_no_other() {
+    let site = auto(2, "server_round_robin = true\nmax_pinned = 100");
+    site.superuser()
+        .query_all(
+            "CREATE FUNCTION logs() RETURNS text LANGUAGE sql SECURITY DEFINER \
+             AS $$SELECT set_config('log_min_duration_statement', '7777', false)$$; \
+             CREATE FUNCTION logging() RETURNS text LANGUAGE sql SECURITY DEFINER \
+             AS $$SELECT current_setting('log_min_duration_statement')$$",
+        )
+        .unwrap();
+    let usual = site.connect().value("SELECT logging()").unwrap();
+    let use_temporary = "CREATE TEMP TABLE scratch (n int); INSERT INTO scratch VALUES (1); DROP TABLE scratch";
+    // One after the other, so that each comes to a server that the one before has had.
+    for _ in 0..3 {
+        let mut client = site.connect();
+        client.query("SELECT logs()").unwrap();
+        (0..4).for_each(|_| assert_eq!(client.value("SELECT logging()").unwrap().as_deref(), Some("7777ms")));
+        drop(client);
+        let mut client = site.connect();
+        client.query_all(use_temporary).unwrap();
+        let set = client.query("SET temp_buffers = '2MB'");
+        let size = if set.is_ok() { "2MB" } else { "8MB" };
+        client.query_all(use_temporary).unwrap();
+        (0..4).for_each(|_| assert_eq!(client.value("SHOW temp_buffers").unwrap().as_deref(), Some(size)));
+        drop(client);
+        let (mut one, mut other) = (site.connect(), site.connect());
+        for client in [&mut one, &mut other] {
+            (0..2).for_each(|_| assert_eq!(client.value("SHOW temp_buffers").unwrap().as_deref(), Some("8MB")));
+            (0..2).for_each(|_| assert_eq!(client.value("SELECT logging()").unwrap(), usual));
+        }
+    }
+}
+
+/// Where statements are not shared, a client's own are on its server.
+#[test]
+fn in_auto_without_shared_statements_they_keep_their_client_too() {
+    let site = auto(3, "server_round_robin = true\nmax_pinned = 100\nmax_prepared_statements = 0");
+    let mut clients: Vec<Connection> = (0..3).map(|_| site.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let batch = Batch::new().parse("mine", &format!("SELECT {number}")).sync();
+        assert_eq!(ask(client, &batch, 1)[0], "ParseComplete", "client {number}");
+    }
+    for _ in 0..2 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let answer = ask(client, &Batch::new().bind("", "mine", &[]).execute("", 0).sync(), 1);
+            assert_eq!(answer[1], format!("Row {number}"), "{answer:?}");
+        }
     }
 }

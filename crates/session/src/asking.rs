@@ -61,6 +61,7 @@ impl Server {
 
     /// Asks the server what its client has left.
     pub fn ask_left(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        self.said = self.state.dirty();
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
         }
@@ -102,8 +103,15 @@ impl Server {
                 there.insert(Dirty::CUSTOM);
             }
         }
-        if !there.is_empty() || client.params != before {
-            due.into_iter().for_each(|text| texts.texts.leaves(text));
+        let changed = client.params != before;
+        let is_hidden = !self.said.contains(there) || (changed && !self.said.contains(Dirty::SETTINGS));
+        for text in due {
+            // What was there, or said by a text, may have been left by this one, too.
+            match is_hidden {
+                true => texts.texts.leaves(text),
+                false if changed || !there.is_empty() => texts.texts.ask_again(text),
+                false => {}
+            }
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));

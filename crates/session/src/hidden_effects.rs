@@ -1,7 +1,7 @@
 //! When a server is asked what a text has left there although the text says nothing of it (`mode = "auto"`): functions,
 //! triggers, views, operators and policies may do anything.
 //!
-//! Owns how often each text of a pool was sent, by a hash of its shape: without numbers, and without what is quoted. A
+//! Owns how often each text of a pool was sent, by a hash of its shape: without numbers, quoted values and comments. A
 //! text is asked about after its first executions and then ever more rarely, each time after twice as many; and always,
 //! once it has left something. A changed definition makes it a new text.
 //!
@@ -16,7 +16,7 @@ use crate::key_hasher::KeyHasher;
 const MOST: usize = 4096;
 
 /// How much of a text is read.
-const READ: usize = 512;
+const READ: usize = 4096;
 
 /// How often a text was sent of which it is known that it leaves something.
 const ALWAYS: u32 = u32::MAX;
@@ -56,6 +56,11 @@ impl TextCounts {
     pub(crate) fn leaves(&mut self, text: ShapeKey) {
         self.0.insert(text, ALWAYS);
     }
+
+    /// An answer said nothing of a text: the server is asked after its next execution.
+    pub(crate) fn ask_again(&mut self, text: ShapeKey) {
+        self.0.get_mut(&text).filter(|count| **count != ALWAYS).into_iter().for_each(|count| *count -= 1);
+    }
 }
 
 /// Texts that a server has got since it was asked last, and after which it is to be asked.
@@ -68,14 +73,60 @@ impl Due {
         self.0.is_empty()
     }
 
-    pub(crate) fn add(&mut self, text: ShapeKey) {
-        if self.0.len() < MOST_DUE {
-            self.0.push(text);
-        }
+    pub(crate) fn extend(&mut self, text: Option<ShapeKey>) {
+        self.0.extend(text.filter(|_| self.0.len() < MOST_DUE));
     }
 
     pub(crate) fn take(&mut self) -> Vec<ShapeKey> {
         std::mem::take(&mut self.0)
+    }
+}
+
+/// Where in a text a byte is, as far as its shape depends on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Between words.
+    Between,
+    /// In a word or name, whose digits count.
+    Word,
+    /// In a quoted value, which does not count.
+    Value,
+    /// In a quoted name.
+    Name,
+    /// In a comment up to the end of the line. Comments do not count.
+    Line,
+    /// In a comment in brackets.
+    Comment,
+    /// Behind something whose end depends on more than is known here: each byte counts.
+    Unclear,
+}
+
+impl Place {
+    /// The place behind this byte, and whether the byte counts. A wrong place must never hide what a text calls.
+    #[inline]
+    fn after(self, byte: u8, before: u8) -> (Place, bool) {
+        let next = match (self, byte) {
+            // A backslash may escape the quote. A comment may have another one within.
+            (Place::Unclear, _) | (Place::Value, b'\\') => Place::Unclear,
+            (Place::Comment, b'*') if before == b'/' => Place::Unclear,
+            (Place::Value, b'\'') => Place::Between,
+            (Place::Value, _) => return (Place::Value, false),
+            (Place::Name, b'"') | (Place::Line, b'\n' | b'\r') => Place::Between,
+            (Place::Comment, b'/') if before == b'*' => Place::Between,
+            (Place::Line | Place::Comment, _) => return (self, false),
+            (Place::Name, _) => self,
+            (_, b'\'') => Place::Value,
+            (_, b'"') => Place::Name,
+            (_, b'-') if before == b'-' => Place::Line,
+            (_, b'*') if before == b'/' => Place::Comment,
+            (Place::Word, b'0'..=b'9' | b'$') => Place::Word,
+            (_, b'0'..=b'9') => return (Place::Between, false),
+            // A value in dollar quotes: no number of a parameter follows.
+            (Place::Between, b'$' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..) if before == b'$' => Place::Unclear,
+            (_, b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..) => Place::Word,
+            _ => Place::Between,
+        };
+        (next, true)
     }
 }
 
@@ -84,17 +135,28 @@ pub(crate) fn shape(text: &[u8], key: &[u8; 16]) -> ShapeKey {
     let (low, high) = key.split_at(8);
     let number = |half: &[u8]| half.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let (mut hash, factor) = (number(low), number(high) | 1);
-    let mut quoted = false;
+    let (mut place, mut before) = (Place::Between, b' ');
     for byte in &text[..text.len().min(READ)] {
-        match byte {
-            b'\'' => quoted = !quoted,
-            b'0'..=b'9' => continue,
-            _ if quoted => continue,
-            _ => {}
+        let (next, counts) = place.after(*byte, before);
+        // The star of `/*` ends no comment: `/*/` is the beginning of one.
+        before = if next == Place::Comment && place != next { b' ' } else { *byte };
+        place = next;
+        if counts {
+            hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(factor);
         }
-        hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(factor);
     }
     ShapeKey(hash ^ hash >> 32)
+}
+
+/// Whether a text is one command that begins or ends a transaction: it runs nothing but triggers, whose own texts are
+/// counted.
+pub(crate) fn runs_nothing(text: &[u8]) -> bool {
+    let begins = |word: &[u8]| {
+        text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
+            && text.get(word.len()).is_none_or(|next| matches!(next, b' ' | b'\n' | b';'))
+    };
+    let words: [&[u8]; 7] = [b"begin", b"commit", b"rollback", b"start transaction", b"end", b"savepoint", b"release"];
+    words.into_iter().any(begins) && text.iter().position(|byte| *byte == b';').is_none_or(|at| at + 1 == text.len())
 }
 
 #[cfg(test)]
@@ -115,8 +177,70 @@ mod tests {
     fn texts_are_one_that_differ_in_values_only() {
         let key = |text: &str| shape(text.as_bytes(), &[7; 16]);
         assert_eq!(key("select f(1, 'a')"), key("select f(23, 'it is')"));
+        assert_eq!(key("/* it's 1 */ select f('a') -- it's"), key("/* its 2* */ select f('b') --its"));
+        assert_eq!(key("select $1, x'1', \"it's\", 'a', 1.5"), key("select $2, x'2', \"it's\", 'b', 2.5"));
         assert_ne!(key("select f(1)"), key("select g(1)"));
         assert_ne!(key("select f(1)"), shape(b"select f(1)", &[8; 16]));
+    }
+
+    #[test]
+    fn nothing_that_a_text_may_call_is_left_out_of_its_shape() {
+        let key = |text: String| shape(text.as_bytes(), &[7; 16]);
+        let long = format!("select {}", "column_of_a_long_list, ".repeat(100));
+        for begin in [
+            "select ",
+            "select a1, ",
+            "select 'a', ",
+            r"select E'\'', ",
+            r"select 'a\', ",
+            r"select U&'\0061', ",
+            "select $$it's$$, ",
+            "select $a$it's$a$, ",
+            "select $é$it's$é$, ",
+            "select 1 as \"it's\", ",
+            "/* it's */ select ",
+            "/* /* */ it's */ select ",
+            "/*/ it's */ select ",
+            "-- it's\nselect ",
+            "select 1--'\n, ",
+            "select 'a' 'b', '''', ",
+            "select x$it, ",
+            &long,
+        ] {
+            for (one, other) in [
+                ("f()", "g()"),
+                ("f1()", "f2()"),
+                ("f$1()", "f$2()"),
+                ("é1()", "é2()"),
+                ("\"f1\"()", "\"f2\"()"),
+                ("\"a 1\".f()", "\"a 2\".f()"),
+            ] {
+                assert_ne!(key(format!("{begin}{one}")), key(format!("{begin}{other}")), "{begin}{one}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_nothing_but_a_transactions_begin_or_end_runs_nothing() {
+        for text in ["begin", "BEGIN;", "commit and chain", "Rollback to a", "start transaction read only", "end"] {
+            assert!(runs_nothing(text.as_bytes()), "{text}");
+        }
+        for text in ["begin; select f()", "commit;select f();", "beginner()", "end/**/;call p()", "select f()", ""] {
+            assert!(!runs_nothing(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_which_an_answer_said_nothing_is_asked_about_at_its_next_execution() {
+        let mut counts = TextCounts::default();
+        let text = ShapeKey(7);
+        for _ in 0..3 {
+            assert!(counts.is_due(text));
+            counts.ask_again(text);
+        }
+        counts.leaves(text);
+        counts.ask_again(text);
+        assert!((0..9).all(|_| counts.is_due(text)));
     }
 
     #[test]

@@ -32,7 +32,13 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
          AND usename OPERATOR(pg_catalog.<>) session_user)",
     ),
     (Dirty::LISTEN, LISTEN_MARK, "pg_catalog.pg_listening_channels() AS listening(channel)"),
-    (Dirty::STATEMENTS, "*prepare", "SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql"),
+    // The shared ones have names of Weir's. A client's own may be there where none are shared.
+    (
+        Dirty::STATEMENTS,
+        "*prepare",
+        "SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql \
+         OR pg_catalog.left(name, 4) OPERATOR(pg_catalog.<>) 'weir'",
+    ),
     (Dirty::CURSORS, "*cursor", "SELECT FROM pg_catalog.pg_cursors WHERE is_holdable"),
     (
         Dirty::TEMP,
@@ -49,8 +55,13 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
     ),
 ];
 
-/// The settings of the session.
-const SETTINGS: &str = "SELECT name,setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'";
+/// The settings of the session. Those of a transaction have this source for ever once SET TRANSACTION was used, and are
+/// no state. What a function has set with its owner's rights can't be set elsewhere with the client's, and
+/// `temp_buffers` not where a temporary table was used: they keep the client.
+const SETTINGS: &str = "SELECT CASE WHEN name OPERATOR(pg_catalog.<>) 'temp_buffers' AND (context \
+     OPERATOR(pg_catalog.=) 'user' OR pg_catalog.current_setting('is_superuser') OPERATOR(pg_catalog.=) 'on') \
+     THEN name ELSE '*role' END,setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
+     AND name OPERATOR(pg_catalog.<>) ALL('{transaction_isolation,transaction_read_only,transaction_deferrable}')";
 
 /// What an answer has shown so far.
 #[derive(Debug, Default)]

@@ -77,27 +77,25 @@ impl Link<'_, '_> {
             return self.unusual_query(message, head, text);
         }
         self.expect_query(Effects::NONE);
-        if self.client.mode == PoolMode::Auto {
-            self.count_text(text.bytes());
-        }
+        self.count_text(text.bytes());
         Ok(Rewrite::Unchanged)
     }
 
     /// A text is sent that may do more than it says.
-    fn count_text(&mut self, text: &[u8]) {
-        // Nothing is run by BEGIN, COMMIT and ROLLBACK but triggers, whose texts were counted.
-        let controls = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-        if !(controls(b"begin") || controls(b"commit") || controls(b"rollback")) {
-            let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-            self.count_shape(shape);
+    #[inline]
+    pub(crate) fn count_text(&mut self, text: &[u8]) {
+        if self.client.mode != PoolMode::Auto {
+            return;
         }
+        let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
+        let due = self.due(shape);
+        self.server.due.extend(due.filter(|_| !hidden_effects::runs_nothing(text)));
     }
 
-    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) {
+    /// A text of this shape is sent: what the server is to be asked about, if anything.
+    fn due(&mut self, ShapeKey(shape): ShapeKey) -> Option<ShapeKey> {
         let shape = ShapeKey(shape ^ self.ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        if self.ctx.statements.texts.is_due(shape) {
-            self.server.due.add(shape);
-        }
+        self.ctx.statements.texts.is_due(shape).then_some(shape)
     }
 
     /// A query of which more must be known.
@@ -137,9 +135,7 @@ impl Link<'_, '_> {
             self.drop_all();
         }
         self.expect_query(effects);
-        if self.client.mode == PoolMode::Auto {
-            self.count_text(text.bytes());
-        }
+        self.count_text(text.bytes());
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
@@ -302,7 +298,9 @@ impl Link<'_, '_> {
             if self.client.mode == PoolMode::Auto {
                 let text = self.client.text_of(b"").unwrap_or_default();
                 let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-                self.count_shape(shape);
+                let runs_nothing = hidden_effects::runs_nothing(text);
+                let due = self.due(shape);
+                self.server.due.extend(due.filter(|_| !runs_nothing));
             }
             return Ok(Rewrite::Unchanged);
         }
@@ -317,7 +315,8 @@ impl Link<'_, '_> {
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
-            self.count_shape(ShapeKey(statement.key().0 as u64));
+            let due = self.due(ShapeKey(statement.key().0 as u64));
+            self.server.due.extend(due.filter(|_| !hidden_effects::runs_nothing(statement.text())));
         }
         if kept {
             self.keep(statement.key(), message, head);

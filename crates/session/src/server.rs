@@ -82,6 +82,8 @@ pub struct Server {
     pub(crate) found: Option<Box<Found>>,
     /// The texts after which that is to be asked.
     pub(crate) due: Due,
+    /// What the server may have had for all that texts and tags said, when that was last asked.
+    pub(crate) said: Dirty,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
@@ -174,6 +176,7 @@ impl Server {
             own_error: None,
             found: None,
             due: Due::default(),
+            said: Dirty::NONE,
             asked_at: None,
             ready_withheld: false,
             own_notified: false,
