@@ -887,3 +887,39 @@ fn in_auto_without_shared_statements_they_keep_their_client_too() {
         }
     }
 }
+
+/// A client may leave before its server is asked: its texts are asked about when the next client sends them.
+#[test]
+fn in_auto_what_a_client_leaves_that_waits_for_no_answer_is_not_found_by_the_next() {
+    let site = auto(1, "");
+    site.superuser()
+        .query_all("CREATE FUNCTION locks() RETURNS text LANGUAGE sql AS 'SELECT pg_advisory_lock(42)::text'")
+        .unwrap();
+    for round in 0..6 {
+        let mut client = site.connect();
+        let mut query = Vec::new();
+        weir_pgwire::put_front::query(&mut query, b"SELECT locks()");
+        client.send_bytes(&query).unwrap();
+        drop(client);
+        assert_eq!(site.connect().value(LOCKED).unwrap().as_deref(), Some("0"), "round {round}");
+    }
+}
+
+/// A transaction of that kind waits until no other can harm it.
+#[test]
+fn in_auto_no_client_waits_for_transactions_of_others_for_being_asked_about() {
+    let site = auto(1, "");
+    let mut other = site.superuser();
+    other.query("CREATE TABLE things (n int)").unwrap();
+    other.query("BEGIN ISOLATION LEVEL SERIALIZABLE").unwrap();
+    other.query("INSERT INTO things VALUES (1)").unwrap();
+    let mut client = site.connect();
+    client
+        .query("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE")
+        .unwrap();
+    client.query("LISTEN gossip").unwrap();
+    client.query("BEGIN ISOLATION LEVEL READ COMMITTED").unwrap();
+    assert_eq!(client.value(LISTENING).unwrap().as_deref(), Some("1"));
+    client.query("COMMIT").unwrap();
+    other.query("ROLLBACK").unwrap();
+}

@@ -106,11 +106,11 @@ impl Server {
         let changed = client.params != before;
         let is_hidden = !self.said.contains(there) || (changed && !self.said.contains(Dirty::SETTINGS));
         for text in due {
-            // What was there, or said by a text, may have been left by this one, too.
+            // What was there, or said by a text, may have been left by this one, too: it stays due.
             match is_hidden {
                 true => texts.texts.leaves(text),
-                false if changed || !there.is_empty() => texts.texts.ask_again(text),
-                false => {}
+                false if changed || !there.is_empty() => {}
+                false => texts.texts.left_nothing(text),
             }
         }
         // A lock can be released by any function.

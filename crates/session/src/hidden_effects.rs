@@ -33,15 +33,17 @@ pub(crate) struct ShapeKey(pub(crate) u64);
 pub(crate) struct TextCounts(HashMap<ShapeKey, u32, BuildHasherDefault<KeyHasher>>);
 
 impl TextCounts {
-    /// A text is sent: whether the server is to be asked after it.
+    /// A text is sent: whether the server is to be asked after it. If so, it is again, until [`TextCounts::left_nothing`]:
+    /// a client may leave before the answer.
     #[inline]
     pub(crate) fn is_due(&mut self, text: ShapeKey) -> bool {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
         let count = self.0.entry(text).or_default();
-        *count = count.saturating_add(1);
-        *count == ALWAYS || count.is_power_of_two()
+        let is_due = is_due_at(*count);
+        *count += u32::from(!is_due);
+        is_due
     }
 
     #[cold]
@@ -57,10 +59,17 @@ impl TextCounts {
         self.0.insert(text, ALWAYS);
     }
 
-    /// An answer said nothing of a text: the server is asked after its next execution.
-    pub(crate) fn ask_again(&mut self, text: ShapeKey) {
-        self.0.get_mut(&text).filter(|count| **count != ALWAYS).into_iter().for_each(|count| *count -= 1);
+    /// A text after which the server was asked has left nothing.
+    pub(crate) fn left_nothing(&mut self, text: ShapeKey) {
+        if let Some(count) = self.0.get_mut(&text) {
+            *count += u32::from(*count != ALWAYS && is_due_at(*count));
+        }
     }
+}
+
+/// Whether the server is asked after the next execution of a text that was executed so often.
+fn is_due_at(count: u32) -> bool {
+    count.checked_add(1).is_none_or(u32::is_power_of_two)
 }
 
 /// Texts that a server has got since it was asked last, and after which it is to be asked.
@@ -167,7 +176,14 @@ mod tests {
     fn a_text_is_asked_about_ever_more_rarely_until_it_leaves_something() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        let asked: Vec<u32> = (1..=100).filter(|_| counts.is_due(text)).collect();
+        let mut execute = |_: &u32| {
+            let is_due = counts.is_due(text);
+            if is_due {
+                counts.left_nothing(text);
+            }
+            is_due
+        };
+        let asked: Vec<u32> = (1..=100).filter(&mut execute).collect();
         assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64]);
         counts.leaves(text);
         assert!((0..100).all(|_| counts.is_due(text)));
@@ -231,16 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_which_an_answer_said_nothing_is_asked_about_at_its_next_execution() {
+    fn a_text_stays_due_until_an_answer() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        for _ in 0..3 {
-            assert!(counts.is_due(text));
-            counts.ask_again(text);
-        }
-        counts.leaves(text);
-        counts.ask_again(text);
         assert!((0..9).all(|_| counts.is_due(text)));
+        counts.left_nothing(text);
+        assert!((0..9).all(|_| counts.is_due(text)), "the second execution");
+        counts.left_nothing(text);
+        assert!(!counts.is_due(text), "the third");
     }
 
     #[test]

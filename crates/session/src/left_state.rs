@@ -105,6 +105,10 @@ impl Found {
     }
 }
 
+/// Before the question. With the client's own defaults it could wait for the transactions of others (SERIALIZABLE READ
+/// ONLY DEFERRABLE).
+const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
+
 /// The query that asks for state of these kinds.
 pub(crate) fn query(kinds: Dirty) -> String {
     let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
@@ -117,7 +121,7 @@ pub(crate) fn query(kinds: Dirty) -> String {
     if kinds.contains(Dirty::SETTINGS) {
         parts.push(SETTINGS.into());
     }
-    parts.join(" UNION ALL ")
+    [BEGIN, &parts.join(" UNION ALL ")].concat()
 }
 
 #[cfg(test)]

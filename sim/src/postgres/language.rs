@@ -169,6 +169,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["COMMIT"] => Command::Commit,
         ["ROLLBACK"] => Command::Rollback,
         ["SET", "SESSION", "AUTHORIZATION", "DEFAULT"] => Command::Nothing("SET"),
+        ["SET", "TRANSACTION", ..] => Command::Nothing("SET"),
         ["SET", ..] => set(text)?,
         ["SELECT", "INTO", "TEMP", name] => Command::TempTableOfQuery(own(name)),
         ["SELECT", call] if call.ends_with("pg_advisory_unlock_all()") => Command::UnlockAll,
