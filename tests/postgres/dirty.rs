@@ -923,3 +923,51 @@ fn in_auto_no_client_waits_for_transactions_of_others_for_being_asked_about() {
     client.query("COMMIT").unwrap();
     other.query("ROLLBACK").unwrap();
 }
+
+/// No view lists such a setting: its name is in the function.
+#[test]
+fn in_auto_a_functions_setting_with_a_name_of_two_parts_stays_with_its_client() {
+    let site = auto(3, "server_round_robin = true\nmax_pinned = 100");
+    let mut superuser = site.superuser();
+    superuser
+        .query_all(
+            "CREATE FUNCTION enters(tenant text) RETURNS text LANGUAGE sql AS $$SELECT set_config('my.Tenant', tenant, false)$$; \
+             CREATE FUNCTION sets() RETURNS int LANGUAGE plpgsql AS 'BEGIN SET my.own TO ''x''; RETURN 1; END'; \
+             CREATE FUNCTION begins() RETURNS text LANGUAGE sql AS $$SELECT set_config('my.transaction', 'x', true)$$; \
+             CREATE FUNCTION usual() RETURNS text LANGUAGE sql AS $$SELECT set_config('my.usual', 'y', false) WHERE false$$; \
+             ALTER ROLE app SET my.usual = 'of each session'",
+        )
+        .unwrap();
+    let mut created = site.connect();
+    for (number, sql) in ["SELECT enters('a')", "SELECT sets()", "BEGIN; SELECT sets(); COMMIT"].into_iter().enumerate()
+    {
+        let name = if number == 0 { "my.tenant" } else { "my.own" };
+        let question = format!("SELECT coalesce(current_setting('{name}', true), '')");
+        for round in 0..4 {
+            let (mut client, mut other) = (site.connect(), site.connect());
+            client.query_all(sql).unwrap();
+            for _ in 0..3 {
+                assert_ne!(client.value(&question).unwrap().as_deref(), Some(""), "{sql}, {round}: it is lost");
+                assert_eq!(other.value(&question).unwrap().as_deref(), Some(""), "{sql}, {round}: another has it");
+            }
+        }
+    }
+    // What ends with a transaction, and what each session has from the start, keeps no server.
+    let mut client = site.connect();
+    client.query("SELECT begins()").unwrap();
+    client.query("SELECT usual()").unwrap();
+    let servers: std::collections::BTreeSet<_> = (0..6).map(|_| server(&mut client)).collect();
+    assert!(servers.len() > 1, "the client keeps its server");
+    // A function that was created since.
+    created
+        .query("CREATE FUNCTION later() RETURNS text LANGUAGE sql AS $$SELECT set_config('my.later', 'z', false)$$")
+        .unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    client.query("SELECT later()").unwrap();
+    for _ in 0..3 {
+        let question = "SELECT coalesce(current_setting('my.later', true), '')";
+        assert_eq!(client.value(question).unwrap().as_deref(), Some("z"));
+        assert_eq!(other.value(question).unwrap().as_deref(), Some(""));
+    }
+    superuser.query("ALTER ROLE app RESET my.usual").unwrap();
+}

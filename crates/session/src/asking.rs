@@ -60,12 +60,14 @@ impl Server {
     }
 
     /// Asks the server what its client has left.
-    pub fn ask_left(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    pub fn ask_left(&mut self, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
         self.said = self.state.dirty();
+        let mut custom = None;
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
+            custom = texts.custom.query();
         }
-        let query = left_state::query(self.state.dirty());
+        let query = left_state::query(self.state.dirty(), custom);
         self.own_query(&query, scratch, out);
         self.found = Some(Box::default());
         self.asked_at = Some(self.pending.progress());
@@ -92,6 +94,12 @@ impl Server {
         };
         let before = client.params.clone();
         let mut there = found.kinds;
+        if !due.is_empty() {
+            texts.custom.learn(found.names);
+        }
+        if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
+            there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));
+        }
         if asked.contains(Dirty::SETTINGS) {
             let StartValues { asked: at_login, own } = &mut client.start;
             let of_client = (&mut client.params, &**at_login, own);

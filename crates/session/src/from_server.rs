@@ -443,6 +443,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
+            if matches!(tag, b"CREATE FUNCTION" | b"CREATE PROCEDURE" | b"CREATE EXTENSION") {
+                self.ctx.statements.custom.forget();
+            }
         }
         let resets = matches!(tag, b"RESET" | b"DISCARD ALL");
         if resets && self.client.as_ref().is_some_and(|client| client.mode == PoolMode::Auto) {

@@ -5,13 +5,16 @@
 //! back is not found. Must not know when it is sent.
 //!
 //! Functions and operators are named with their schema: a client's `search_path` must not decide what Weir believes.
-//! What the query can't show counts as left: settings with names of two parts, which `pg_settings` does not list.
+//! Settings with names of two parts are in no view: those that a text may have set count as left, and those that
+//! functions may set are asked for by their names ([`crate::custom_names`]).
 //! Source: PostgreSQL's documentation, "System Views", "System Information Functions"; `pg_depend` lists all that is in
 //! a schema for temporary objects (namespace.c, RemoveTempRelations).
 
 use std::sync::Arc;
 
 use weir_pgwire::{Dirty, HEAD, backend};
+
+use crate::custom_names;
 
 /// The longest row of an answer that is read: a setting and its value.
 pub(crate) const MAX_ROW: usize = 12 << 10;
@@ -69,6 +72,9 @@ pub(crate) struct Found {
     pub(crate) kinds: Dirty,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) channels: Vec<Arc<str>>,
+    /// The settings with names of two parts that functions may set, and which of them are set.
+    pub(crate) names: Vec<String>,
+    pub(crate) set: Vec<String>,
     bytes: usize,
     /// A row could not be read, or there were too many.
     pub(crate) incomplete: bool,
@@ -96,11 +102,15 @@ impl Found {
         if self.bytes > MAX_BYTES {
             return None;
         }
-        if self.kinds.contains(Dirty::LISTEN) && name == LISTEN_MARK {
-            self.channels.push(value.into());
-            return Some(());
+        match name {
+            LISTEN_MARK => self.channels.push(value.into()),
+            custom_names::NAME => self.names.push(value.to_owned()),
+            custom_names::SET => {
+                self.names.push(value.to_owned());
+                self.set.push(value.to_owned());
+            }
+            _ => self.settings.push((name.to_owned(), value.to_owned())),
         }
-        self.settings.push((name.to_owned(), value.to_owned()));
         Some(())
     }
 }
@@ -109,8 +119,8 @@ impl Found {
 /// ONLY DEFERRABLE).
 const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
-/// The query that asks for state of these kinds.
-pub(crate) fn query(kinds: Dirty) -> String {
+/// The query that asks for state of these kinds; `custom`: and for settings with names of two parts.
+pub(crate) fn query(kinds: Dirty, custom: Option<String>) -> String {
     let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
     let mut parts: Vec<String> = marks
         .map(|(kind, mark, rows)| match *kind {
@@ -121,6 +131,7 @@ pub(crate) fn query(kinds: Dirty) -> String {
     if kinds.contains(Dirty::SETTINGS) {
         parts.push(SETTINGS.into());
     }
+    parts.extend(custom);
     [BEGIN, &parts.join(" UNION ALL ")].concat()
 }
 
@@ -129,11 +140,12 @@ mod tests {
     use weir_pgwire::put_back;
 
     use super::*;
+    use crate::custom_names::CustomNames;
 
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
-        assert!(query(Dirty::LOCKS).contains("pg_locks") && !query(Dirty::LOCKS).contains("UNION"));
-        let all = query(Dirty::ALL);
+        assert!(query(Dirty::LOCKS, None).contains("pg_locks") && !query(Dirty::LOCKS, None).contains("UNION"));
+        let all = query(Dirty::ALL, CustomNames::default().query());
         assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
         // No function, operator, view or cast is looked up by the client's search_path.
         for word in [" = ", " <> ", " IN ", "FROM pg_", "::reg", " pg_"] {
@@ -154,8 +166,10 @@ mod tests {
         let mut found = Found::default();
         found.take(&row(&[Some(b"*temp"), Some(b"")]));
         found.take(&row(&[Some(b"work_mem"), Some(b"4096")]));
+        found.take(&row(&[Some(b"*set"), Some(b"my.own")]));
         assert_eq!((found.kinds, found.incomplete), (Dirty::TEMP, false));
         assert_eq!(found.settings, [("work_mem".to_owned(), "4096".to_owned())]);
+        assert_eq!((found.set, found.names), (vec!["my.own".to_owned()], vec!["my.own".to_owned()]));
         for bad in [row(&[Some(b"a")]), row(&[Some(b"a"), None]), row(&[Some(b"a"), Some(b"\xff")]), vec![0]] {
             let mut found = Found::default();
             found.take(&bad);

@@ -16,6 +16,7 @@ mod cause;
 mod client;
 mod closes;
 mod context;
+mod custom_names;
 mod descriptions;
 mod edit;
 mod error_names;

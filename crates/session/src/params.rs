@@ -418,6 +418,11 @@ fn is_read_by(index: usize) -> bool {
 }
 
 impl Params {
+    /// Whether an untracked parameter was set for a client.
+    pub(crate) fn sets_untracked(&self, name: &str) -> bool {
+        self.untracked.iter().any(|(known, _)| known == name)
+    }
+
     /// Whether its server reports all parameters at these places, a bit each.
     pub(crate) fn reports_all(&self, places: u64) -> bool {
         places & !self.reported == 0

@@ -27,6 +27,7 @@ use weir_pgwire::sql::Judgement;
 use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
+use crate::custom_names::CustomNames;
 use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
 use crate::key_hasher::KeyHasher;
@@ -259,6 +260,7 @@ impl Interner {
             all_outdated: 0,
             are_dropped: false,
             texts: TextCounts::default(),
+            custom: CustomNames::default(),
             is_calm: true,
         }
     }
@@ -471,6 +473,8 @@ pub struct PoolStatements {
     are_dropped: bool,
     /// How often texts were sent, where servers are asked what they leave.
     pub(crate) texts: TextCounts,
+    /// The settings with names of two parts that functions may set.
+    pub(crate) custom: CustomNames,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }

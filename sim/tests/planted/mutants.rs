@@ -30,6 +30,9 @@ const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
+const ASKING: &str = "crates/session/src/asking.rs";
+const PARAMS: &str = "crates/session/src/params.rs";
+const FROM_SERVER: &str = "crates/session/src/from_server.rs";
 const NAMING: &str = "crates/session/src/naming.rs";
 const PENDING: &str = "crates/session/src/pending.rs";
 
@@ -38,6 +41,14 @@ const ANSWERS: &[Checker] = &[
     Checker::ResultsReachTheirOwner,
     Checker::AnsweredAsDirect,
     Checker::OneOwnerAServer,
+    Checker::NoErrorWithoutFault,
+];
+
+/// A client of mode auto has lost its state, or has another's.
+const KEPT_STATE: &[Checker] = &[
+    Checker::AnsweredAsDirect,
+    Checker::NextOwnerSeesCleanServer,
+    Checker::ResultsReachTheirOwner,
     Checker::NoErrorWithoutFault,
 ];
 
@@ -63,6 +74,57 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             from: "        self.leave(effects.after(tag));\n",
             to: "        let effects = if PLANTED { Effects { may_leave: Dirty::NONE, ..effects } } else { effects };
         self.leave(effects.after(tag));\n",
+        }],
+    },
+    Mutant {
+        name: "unasked server",
+        what: "in mode auto no server is asked what its client has left",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: RELEASE,
+            from: "    if mode == PoolMode::Auto && up.may_keep_client() {\n",
+            to: "    if mode == PoolMode::Auto && up.may_keep_client() && !PLANTED {\n",
+        }],
+    },
+    Mutant {
+        name: "nothing left",
+        what: "in mode auto every answer is taken as \"nothing but settings\"",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: ASKING,
+            from: "        let mut there = found.kinds;\n",
+            to: "        let mut there = if PLANTED { Dirty::NONE } else { found.kinds };\n",
+        }],
+    },
+    Mutant {
+        name: "lost setting",
+        what: "in mode auto a setting does not follow its client to another server",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: PARAMS,
+            from: "            let value = has.values[index].as_ref().or(asked.values[index].as_ref());\n",
+            to: "            let found = has.values[index].as_ref().filter(|_| !PLANTED);
+            let value = found.or(asked.values[index].as_ref());\n",
+        }],
+    },
+    Mutant {
+        name: "released pin",
+        what: "in mode auto a client loses its server although it has left state there",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: RELEASE,
+            from: "            return LinkStatus::Ask;\n        }\n        session_mode = true;\n",
+            to: "            return LinkStatus::Ask;\n        }\n        session_mode = !PLANTED;\n",
+        }],
+    },
+    Mutant {
+        name: "unheard discard",
+        what: "in mode auto what was set before a DISCARD ALL or RESET follows its client on",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: FROM_SERVER,
+            from: "        let resets = matches!(tag, b\"RESET\" | b\"DISCARD ALL\");\n",
+            to: "        let resets = matches!(tag, b\"RESET\" | b\"DISCARD ALL\") && !PLANTED;\n",
         }],
     },
     Mutant {

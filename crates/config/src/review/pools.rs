@@ -59,12 +59,12 @@ impl Review<'_> {
         }
     }
 
-    /// What functions leave is asked for where texts are read that clients prepare.
+    /// A client's own statements are on its server where none are shared.
     fn auto_without_statements(&mut self, pool: &PoolConfig) {
         if pool.mode == PoolMode::Auto && pool.limits.max_prepared_statements == 0 {
             let (title, setting) = (self.title(pool), self.pool_setting("max_prepared_statements"));
             let text =
-                format!("{title} has mode auto, and {setting} = 0: what functions and triggers leave is not found");
+                format!("{title} has mode auto, and {setting} = 0: a client that prepares statements keeps its server");
             self.warn(&format!("pools.{}.max_prepared_statements", pool.name), text)
                 .help("leave max_prepared_statements at its default, or use mode session");
         }

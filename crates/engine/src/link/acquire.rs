@@ -221,7 +221,7 @@ pub(crate) fn ask_left<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut 
     let conn = server.conn;
     let Some((up, phase)) = server.up() else { return };
     *phase = ServerPhase::Asking;
-    up.ask_left(&mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
+    up.ask_left(&slot.accepted, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
     watch_own_query(cx, slot, server);
     client.pause(Reason::Waits, cx.io);
 }
