@@ -102,9 +102,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: KEPT_STATE,
         edits: &[Edit {
             file: PARAMS,
-            from: "            let value = has.values[index].as_ref().or(asked.values[index].as_ref());\n",
-            to: "            let found = has.values[index].as_ref().filter(|_| !PLANTED);
-            let value = found.or(asked.values[index].as_ref());\n",
+            from: "        all &= has.untracked.iter().all(",
+            to: "        all &= PLANTED || has.untracked.iter().all(",
         }],
     },
     Mutant {
