@@ -50,6 +50,7 @@ mod start_values;
 mod state_messages;
 mod statements;
 mod stop;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -74,6 +75,7 @@ pub mod param_sync;
 pub mod server_login;
 pub mod startup;
 
+pub use asking::Left;
 pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;
@@ -88,6 +90,7 @@ pub use params::{BadParam, ParamTable, Params};
 pub use refusal::{Refusal, SqlStates};
 pub use server::{CancelKey, Clean, ProtocolViolation, ReplicationRole, Server};
 pub use server_error::ServerError;
+pub use state_messages::name as state_name;
 pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};
 pub use stop::{ReplyWait, StopReason};
 pub use watched::{Executed, StatementId, StatementWatch};

@@ -146,6 +146,8 @@ pub enum Refusal {
     StatementLimit(&'static str),
     /// The client has left state for which it would have to keep its server, and too many clients do.
     TooManyPinned(&'static str),
+    /// The client has left state for which it would have to keep its server, which its pool does not allow.
+    PinRefused(&'static str),
     /// A tracked parameter of the client could not be set on a server; the server's text.
     ParameterFailed {
         /// The server's SQLSTATE.
@@ -227,6 +229,7 @@ impl Refusal {
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => {
                 Cause::sqlstate(*cause)
             }
+            Refusal::PinRefused(_) => "0A000",
             Refusal::QueryTimeout => "57014",
             Refusal::ClientIdleTimeout => "57P05",
             Refusal::IdleTransactionTimeout => "25P03",
@@ -373,6 +376,9 @@ impl Refusal {
                 "Remove such state when it is not used (UNLISTEN, DEALLOCATE, DROP, unlock, RESET ALL), use a pool in session \
                  mode for such clients, or raise max_pinned.",
             ),
+            Refusal::PinRefused(_) => Some(
+                "Do without such state, use a pool in session mode for such clients, or take the kind out of pin_refuse.",
+            ),
             Refusal::StatementLimit(_) => Some(
                 "Close statements that are not used, and bind values as parameters instead of writing them into texts.",
             ),
@@ -440,6 +446,7 @@ impl fmt::Display for Refusal {
             Refusal::TooManyPinned(what) => {
                 write!(f, "too many clients of this pool keep a server connection (max_pinned): {what}")
             }
+            Refusal::PinRefused(what) => write!(f, "this pool keeps no server for its client (pin_refuse): {what}"),
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),

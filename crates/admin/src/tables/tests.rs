@@ -79,7 +79,7 @@ const REFERENCE: [(Show, &str, &str); 27] = [
     (Show::Peers, "isii", "peer_id, host, port, pool_size"),
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
     (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
-    (Show::LostState, "ssNN", "database, kind, lost, refused"),
+    (Show::LostState, "ssNNN", "database, kind, lost, refused, found_late"),
     (
         Show::Statements,
         "sssNNNNNNNNNNNss",
@@ -90,9 +90,10 @@ const REFERENCE: [(Show, &str, &str); 27] = [
     (Show::Faults, "sssss", "kind, state, since, summary, advice"),
 ];
 
-const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
+const CONNECTION_KINDS: &str = "ssssssisissiiississiqsss";
 const CONNECTION: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \
-    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id";
+    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id, \
+    pinned_by, pinned_since, pinned_statement";
 
 const SOCKET_KINDS: &str = "ssssssisissiiississiqiiiiiii";
 const SOCKET: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \

@@ -66,6 +66,17 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini_own("max_pinned"),
     Setting::new(
         Limits,
+        "pin_refuse",
+        Kind::Names,
+        "",
+        Field::Limits(|l| FieldMut::StateKinds(&mut l.pin_refuse)),
+        "With `mode = \"auto\"`: the kinds of state for which no client may keep a server, of `settings`, `listen`, \
+         `statements`, `cursors`, `temporary_objects` and `advisory_locks`. A statement that would certainly leave such state \
+         gets an ERROR; a client whose state is found afterwards is disconnected. See [pooling.md](pooling.md#auto).",
+    )
+    .ini_own("pin_refuse"),
+    Setting::new(
+        Limits,
         "max_prepared_statements",
         Kind::Number { min: 0, max: 1_000_000 },
         "200",

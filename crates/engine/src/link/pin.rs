@@ -4,16 +4,18 @@
 //! before the client is sent the transaction's ReadyForQuery. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
 //! later answer shows that nothing is left, or until it disconnects, and then the server is cleaned.
 //!
-//! Must not know kinds of state. A pool's pinned servers are at most a share of its size (`PoolSlot::pin`).
+//! A pool's pinned servers are at most a share of its size (`PoolSlot::pin`), and none is kept for a kind that the pool
+//! refuses. Why a server is kept is a part of it ([`Pinned`](crate::server::pinned::Pinned)).
 
-use weir_base::Time;
-use weir_session::Refusal;
+use weir_base::{StateKinds, Time};
+use weir_pgwire::Dirty;
+use weir_session::{Left, Refusal, state_name};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
 use crate::core::Core;
 use crate::lines;
-use crate::link::{leave, release};
+use crate::link::{leave, lost_state, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::slot::{ServerPhase, ServerSlot};
@@ -30,10 +32,13 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
     *phase = ServerPhase::Linked;
     let left = up.left_is_known(session, &core.sessions.params, texts, answered, may_be_untracked);
+    if let Some(client) = client.as_deref_mut().filter(|_| !left.late.is_empty()) {
+        lost_state::found_late(core, &left, client, io);
+    }
     match client {
-        Some(client) if !left.is_empty() => pin(core, now, server, client, io),
+        Some(client) if !left.kept.is_empty() => pin(core, now, server, client, &left, io),
         client => {
-            server.pin(Time::NEVER);
+            server.unpin();
             if let Some(client) = &client {
                 release::send_withheld_ready(&mut core.sessions, &mut server, client, io);
             }
@@ -42,18 +47,31 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
 }
 
-fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
-    let ix = server.pool;
+fn pin<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Box<ClientSlot>,
+    left: &Left,
+    io: &mut I,
+) {
+    let slot = core.pools.get_mut(server.pool);
+    let refused = StateKinds::from_bits(slot.config.limits.pin_refuse.bits() & left.kept.bits());
+    if let Some(kind) = refused.places().next() {
+        slot.counts.counters.lost.of(kind).refused += 1;
+        core.conns.put_server(server);
+        return leave::refuse(core, now, client, Refusal::PinRefused(state_name(Dirty::KINDS[kind])), io);
+    }
     if !server.is_pinned() {
-        let reason = server.up().and_then(|(up, _)| up.hold_reason()).unwrap_or_default();
+        let reason = left.kept.kinds().next().map(state_name).unwrap_or_default();
         let is_pinned = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_pinned());
-        if !core.pools.get_mut(ix).pin(server.conn, is_pinned) {
+        if !slot.pin(server.conn, is_pinned) {
             core.conns.put_server(server);
             return leave::refuse(core, now, client, Refusal::TooManyPinned(reason), io);
         }
-        server.pin(now);
         lines::about_client(core, Level::Debug, &client, format_args!("keeps its server: {reason}"), io);
     }
+    server.pin(left, now);
     release::send_withheld_ready(&mut core.sessions, &mut server, &client, io);
     client.resume(Reason::Waits, io);
     core.common.follow_up(FollowUp::Feed(client.conn));
