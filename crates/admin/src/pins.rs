@@ -9,6 +9,8 @@ use weir_base::{STATE_KINDS, StateKinds};
 pub struct PinRecord {
     /// Since when: microseconds since 1970.
     pub since: u64,
+    /// Since when it asks nothing of it: microseconds since 1970; none while it does.
+    pub idle_since: Option<u64>,
     /// A reason for each kind of state that keeps it, in the order of [`STATE_KINDS`].
     pub reasons: Vec<PinReason>,
 }
@@ -66,6 +68,14 @@ impl PinCounts {
         counted.iter().map(|(kind, count)| format!("{kind}: {count}")).collect::<Vec<_>>().join(", ")
     }
 
+    /// Counts a client, as a report of its connection shows it.
+    pub fn count_record(&mut self, pin: &PinRecord) {
+        self.clients += 1;
+        for (place, kind) in STATE_KINDS.iter().enumerate() {
+            self.by_kind[place] += u32::from(pin.reasons.iter().any(|reason| reason.kind == *kind));
+        }
+    }
+
     /// The counts with the names of their kinds.
     pub fn named(&self) -> [(&'static str, u32); STATE_KINDS.len()] {
         std::array::from_fn(|place| (STATE_KINDS[place], self.by_kind[place]))
@@ -91,7 +101,7 @@ mod tests {
     fn the_statement_of_a_pin_is_the_first_that_is_known() {
         let reason = |kind, since, statement: &str| PinReason { kind, since, statement: statement.into() };
         let reasons = vec![reason("listen", 3, "LISTEN a"), reason("cursors", 2, ""), reason("statements", 2, "f()")];
-        let pin = PinRecord { since: 2, reasons };
+        let pin = PinRecord { since: 2, idle_since: None, reasons };
         assert_eq!((pin.kinds().as_str(), pin.statement()), ("listen, cursors, statements", Some("f()")));
         assert_eq!(PinRecord::default().statement(), None);
     }

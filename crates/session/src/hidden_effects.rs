@@ -71,8 +71,8 @@ pub(crate) struct DueText {
 #[derive(Debug, Default)]
 pub(crate) struct Due {
     texts: Vec<ShapeKey>,
-    /// One of them was executed before without a question.
-    unasked: bool,
+    /// One of them is new, or known to leave something.
+    explained: bool,
 }
 
 impl Due {
@@ -84,13 +84,13 @@ impl Due {
     pub(crate) fn add(&mut self, due: DueText) {
         if self.texts.len() < MOST_DUE {
             self.texts.push(due.text);
-            self.unasked |= due.unasked;
         }
+        self.explained |= !due.unasked;
     }
 
-    /// Whether one of them was executed before without a question.
+    /// Whether each of them was executed before without a question, and none is known to leave something.
     pub(crate) fn is_unasked(&self) -> bool {
-        self.unasked
+        !self.explained
     }
 
     pub(crate) fn take(&mut self) -> Vec<ShapeKey> {

@@ -46,6 +46,12 @@ pub(crate) fn is_too_long(first: u8, total: usize) -> bool {
     total > if first == 0 { MAX_HELD_UNNAMED } else { MAX_HELD_PARSE }
 }
 
+/// Whether a text certainly has one statement.
+fn is_alone(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    !text.strip_suffix(b";").unwrap_or(text).contains(&b';')
+}
+
 impl Link<'_, '_> {
     /// A message that is about a text, a statement or a portal. `None` for any other.
     #[inline]
@@ -86,8 +92,9 @@ impl Link<'_, '_> {
     /// A text is sent that may do more than it says.
     fn count_text(&mut self, text: &[u8], effects: Effects) {
         // Nothing is run by BEGIN, COMMIT and ROLLBACK but triggers, whose texts were counted.
-        let controls = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-        if !(controls(b"begin") || controls(b"commit") || controls(b"rollback")) {
+        let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        let controls = (begins(b"begin") || begins(b"commit") || begins(b"rollback")) && is_alone(text);
+        if !controls {
             let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
             let due = self.count_shape(shape);
             self.server.may_leave(text, effects.may_leave, due);

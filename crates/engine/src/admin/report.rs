@@ -105,7 +105,8 @@ impl Tables<'_> {
 
     /// Why a server's client keeps it.
     fn pin_of(&self, server: &ServerSlot) -> Option<Box<PinRecord>> {
-        server.pinned.as_ref().map(|pinned| Box::new(pinned.record(|at| self.common.wall(at))))
+        let idle_since = server.is_idle_in_session().then(|| server.clock.received_at());
+        server.pinned.as_ref().map(|pinned| Box::new(pinned.record(idle_since, |at| self.common.wall(at))))
     }
 
     /// The clients of this worker whose request has no answer. Names a bounded number of them.

@@ -50,14 +50,15 @@ impl Pinned {
         self.0.iter().fold(Dirty::NONE, |kinds, reason| kinds.union(reason.kind))
     }
 
-    /// The reasons for a report; `wall` turns a time into the wall clock's.
-    pub(crate) fn record(&self, wall: impl Fn(Time) -> u64) -> PinRecord {
+    /// The reasons for a report; `idle_since`: since when the client asks nothing. `wall` turns a time into the wall clock's.
+    pub(crate) fn record(&self, idle_since: Option<Time>, wall: impl Fn(Time) -> u64) -> PinRecord {
         let of_kind = |(place, kind): (usize, Dirty)| {
             let reason = self.0.iter().find(|reason| reason.kind == kind)?;
             Some(PinReason { kind: STATE_KINDS[place], since: wall(reason.since), statement: reason.text.clone() })
         };
+        let wall = &wall;
         let reasons = Dirty::KINDS.into_iter().enumerate().filter_map(of_kind).collect();
-        PinRecord { since: wall(self.since()), reasons }
+        PinRecord { since: wall(self.since()), idle_since: idle_since.map(wall), reasons }
     }
 }
 

@@ -169,6 +169,13 @@ impl ServerSlot {
         self.link.is_some() && self.clock.holding().client_idle != Time::NEVER
     }
 
+    /// Whether the server's client keeps it, and has no transaction and no request there.
+    pub(crate) fn is_idle_in_session(&self) -> bool {
+        let holding = self.clock.holding();
+        self.phase() == Some(ServerPhase::Linked)
+            && (holding.client_idle, holding.transaction) == (Time::NEVER, Time::NEVER)
+    }
+
     /// Whether the server is still logging in, as its pool sees it.
     pub(crate) fn is_new(&self) -> bool {
         matches!(
