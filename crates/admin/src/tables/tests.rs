@@ -10,6 +10,7 @@ use super::*;
 use crate::cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use crate::console::help_text;
 use crate::fault::Fault;
+use crate::pins::{PinReason, PinRecord};
 use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, UserClients};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
@@ -177,6 +178,8 @@ fn report() -> Report {
 
 /// The connections of the report, clients and servers.
 fn connections() -> Vec<(Connections, SocketRecord)> {
+    let reason = PinReason { kind: "listen", since: 951_782_401_000_000, statement: "listen a".into() };
+    let pin = PinRecord { since: 951_782_401_000_000, idle_since: None, reasons: vec![reason] };
     let linked = SocketRecord {
         id: 9,
         user: "joe".into(),
@@ -193,14 +196,15 @@ fn connections() -> Vec<(Connections, SocketRecord)> {
         link: Some(0x71),
         application_name: "psql".into(),
         prepared_statements: 4,
+        pinned: Some(Box::new(pin)),
         ..SocketRecord::default()
     };
-    let waiting = SocketRecord { id: 4, state: "waiting", user: "joe".into(), ..linked.clone() };
+    let waiting = SocketRecord { id: 4, state: "waiting", user: "joe".into(), pinned: None, ..linked.clone() };
     let login = SocketRecord { id: 2, state: "login", ..SocketRecord::default() };
     let cancel = SocketRecord { id: 3, state: "active_cancel_req", ..SocketRecord::default() };
     let server =
         SocketRecord { id: 5, user: "owner".into(), state: "active", ptr: 0x71, link: Some(0x70), ..linked.clone() };
-    let idle = SocketRecord { id: 6, state: "idle", link: None, close_needed: true, ..server.clone() };
+    let idle = SocketRecord { id: 6, state: "idle", link: None, close_needed: true, pinned: None, ..server.clone() };
     let clients = [waiting, login, cancel, linked].map(|client| (Connections::Clients, client));
     clients.into_iter().chain([server, idle].map(|server| (Connections::Servers, server))).collect()
 }
@@ -390,12 +394,13 @@ fn users_are_those_who_may_log_in_and_those_we_log_in_as() {
 #[test]
 fn clients_are_shown_without_those_that_log_in() {
     let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    let pinned = "listen,2000-02-29 00:00:01 UTC,listen a";
     assert_eq!(
         lines(Show::Clients),
         [
-            format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4"),
-            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3".to_owned(),
-            format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9"),
+            format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4,-,-,-"),
+            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3,-,-,-".to_owned(),
+            format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9,{pinned}"),
         ]
     );
 }
@@ -403,11 +408,12 @@ fn clients_are_shown_without_those_that_log_in() {
 #[test]
 fn a_server_and_its_client_point_at_each_other() {
     let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    let pinned = "listen,2000-02-29 00:00:01 UTC,listen a";
     assert_eq!(
         lines(Show::Servers),
         [
-            format!("S,owner,app,none,active,{rest},0,0x71,0x70,0,,psql,4,5"),
-            format!("S,owner,app,none,idle,{rest},1,0x71,,0,,psql,4,6"),
+            format!("S,owner,app,none,active,{rest},0,0x71,0x70,0,,psql,4,5,{pinned}"),
+            format!("S,owner,app,none,idle,{rest},1,0x71,,0,,psql,4,6,-,-,-"),
         ]
     );
 }
