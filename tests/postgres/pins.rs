@@ -177,8 +177,7 @@ fn a_kind_that_a_pool_refuses_is_an_error_and_where_it_is_found_afterwards_the_c
     client.query("SET work_mem = '77MB'").unwrap();
     client.query("PREPARE mine AS SELECT 1").unwrap();
     client.query("DEALLOCATE mine").unwrap();
-    let _ = client.query("SELECT listens()");
-    let error = client.query("SELECT 1").unwrap_err();
+    let error = client.query("SELECT listens()").unwrap_err();
     assert!(error.to_string().contains("this pool keeps no server for its client (pin_refuse): LISTEN"), "{error}");
     let mut next = named(&site, "web");
     assert_eq!(next.value("SELECT count(*)::text FROM pg_listening_channels()").unwrap().as_deref(), Some("0"));

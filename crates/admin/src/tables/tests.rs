@@ -271,6 +271,9 @@ fn with_a_pgbouncer_ini_the_pools_have_pgbouncers_columns_and_no_other() {
     let table = show(Show::Pools, &snapshot);
     assert_eq!(table.columns.last().map(|column| column.name), Some("load_balance_hosts"));
     assert!(table.columns.len() == 17 && table.rows.iter().all(|row| row.len() == 17));
+    let of_clients = columns_with(Show::Clients, config.format);
+    assert_eq!((of_clients.len(), of_clients.last().map(|column| column.name)), (21, Some("id")));
+    assert_eq!(columns_with(Show::Servers, config.format), of_clients);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A client keeps its server for what it has left there (`mode = "auto"`).
 //!
 //! Behind a transaction that may have left something the server is asked what there is ([`weir_session::left_state`]),
-//! before the client is sent the transaction's ReadyForQuery. Settings follow the client; for anything else it is *pinned*: it keeps the server until a
-//! later answer shows that nothing is left, or until it disconnects, and then the server is cleaned.
+//! before the client is sent the transaction's ReadyForQuery. Settings follow the client; for anything else it is
+//! *pinned*: it keeps the server until a later answer shows that nothing is left, or until it disconnects, and then the
+//! server is cleaned.
 //!
 //! A pool's pinned servers are at most a share of its size (`PoolSlot::pin`), and none is kept for a kind that the pool
 //! refuses. Why a server is kept is a part of it ([`Pinned`](crate::server::pinned::Pinned)).
