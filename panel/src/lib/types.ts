@@ -25,7 +25,7 @@ export interface Totals {
   wait_seconds: number;
 }
 
-export type Mode = 'session' | 'transaction' | 'statement';
+export type Mode = 'session' | 'transaction' | 'statement' | 'auto';
 
 export type HealthState =
   | 'not tried yet'
