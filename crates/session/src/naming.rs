@@ -12,7 +12,7 @@ use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend,
 
 use crate::client::Unnamed;
 use crate::expected::Expected;
-use crate::hidden_effects::{self, ShapeKey};
+use crate::hidden_effects::{self, DueText, ShapeKey};
 use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -44,6 +44,12 @@ const GONE: &[u8] = b"weir_gone";
 #[inline]
 pub(crate) fn is_too_long(first: u8, total: usize) -> bool {
     total > if first == 0 { MAX_HELD_UNNAMED } else { MAX_HELD_PARSE }
+}
+
+/// Whether a text certainly has one statement.
+fn is_alone(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    !text.strip_suffix(b";").unwrap_or(text).contains(&b';')
 }
 
 impl Link<'_, '_> {
@@ -78,26 +84,26 @@ impl Link<'_, '_> {
         }
         self.expect_query(Effects::NONE);
         if self.client.mode == PoolMode::Auto {
-            self.count_text(text.bytes());
+            self.count_text(text.bytes(), Effects::NONE);
         }
         Ok(Rewrite::Unchanged)
     }
 
     /// A text is sent that may do more than it says.
-    fn count_text(&mut self, text: &[u8]) {
+    fn count_text(&mut self, text: &[u8], effects: Effects) {
         // Nothing is run by BEGIN, COMMIT and ROLLBACK but triggers, whose texts were counted.
-        let controls = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-        if !(controls(b"begin") || controls(b"commit") || controls(b"rollback")) {
+        let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        let controls = (begins(b"begin") || begins(b"commit") || begins(b"rollback")) && is_alone(text);
+        if !controls {
             let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-            self.count_shape(shape);
+            let due = self.count_shape(shape);
+            self.server.may_leave(text, effects.may_leave, due);
         }
     }
 
-    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) {
+    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) -> Option<DueText> {
         let shape = ShapeKey(shape ^ self.ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        if self.ctx.statements.texts.is_due(shape) {
-            self.server.due.add(shape);
-        }
+        self.ctx.statements.texts.due(shape)
     }
 
     /// A query of which more must be known.
@@ -138,7 +144,7 @@ impl Link<'_, '_> {
         }
         self.expect_query(effects);
         if self.client.mode == PoolMode::Auto {
-            self.count_text(text.bytes());
+            self.count_text(text.bytes(), effects);
         }
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
@@ -214,7 +220,7 @@ impl Link<'_, '_> {
             return Ok(self.parse_unnamed(parse.text, parse.rest));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
-        if self.ctx.state.refuses() {
+        if self.ctx.state.refuses_some() {
             let effects = self.judge(parse.text).effects;
             if self.refuses(effects) {
                 return Ok(self.refuse_parse(effects, Change::None));
@@ -302,7 +308,9 @@ impl Link<'_, '_> {
             if self.client.mode == PoolMode::Auto {
                 let text = self.client.text_of(b"").unwrap_or_default();
                 let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-                self.count_shape(shape);
+                let due = self.count_shape(shape);
+                let text = self.client.text_of(b"").unwrap_or_default();
+                self.server.may_leave(text, effects.may_leave, due);
             }
             return Ok(Rewrite::Unchanged);
         }
@@ -317,7 +325,8 @@ impl Link<'_, '_> {
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
-            self.count_shape(ShapeKey(statement.key().0 as u64));
+            let due = self.count_shape(ShapeKey(statement.key().0 as u64));
+            self.server.may_leave(statement.text(), effects.may_leave, due);
         }
         if kept {
             self.keep(statement.key(), message, head);
