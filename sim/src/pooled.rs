@@ -186,6 +186,7 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         reserve_timeout: seconds(rng, 1, 5_000),
         max_prepared_statements: *rng.pick(&[1, 2, 5, 200]),
         max_pinned: 0,
+        pin_refuse: weir_base::StateKinds::NONE,
         server_lifetime: seconds(rng, 1_000, 600_000),
         server_idle_timeout: seconds(rng, 1_000, 600_000),
         server_check_delay: seconds(rng, 1, 30_000),

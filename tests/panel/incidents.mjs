@@ -242,6 +242,46 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
   }
 });
 
+test('a pool whose servers idle clients keep says which kinds, which application and which statement, and they can be dropped', async () => {
+  const weir = await weirBefore(server.port, 'size = 3\nmode = "auto"\nmax_pinned = 100\nquery_wait_timeout = "120s"');
+  const kept = clients(weir, 3, 'jobs');
+  const [other] = clients(weir, 1, 'web');
+  try {
+    await Promise.all([...kept, other].map((each) => each.connect()));
+    await Promise.all(kept.map((each) => each.query('LISTEN gossip')));
+    await kept[0].query('CREATE TEMP TABLE scratch (n int)');
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const waits = other.query('SELECT 1');
+      await reported(page, 'shop', 'saturated', '1 client affected: 1 waiting; app (web)', /3 of 3 servers in use are kept by idle clients .*\(listen: 3, temporary_objects: 1\), most by jobs of app \(3\)/, /Let the application remove such state/);
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-pins'), []);
+      await goTo('pools/shop');
+      await page.getByRole('region', { name: 'Pinned clients' }).getByText('by LISTEN').waitFor();
+      await page.getByText('3 busy (3 pinned), 0 idle').waitFor();
+      assert.deepEqual(await looks(page, 'pool-pins'), []);
+      await goTo('pools/shop/servers');
+      await page.getByText(/jobs of app, for .*: idle, pinned by LISTEN, temporary objects/).waitFor();
+      await page.getByText('listen gossip').first().waitFor();
+      assert.deepEqual(await looks(page, 'servers-pins'), []);
+      await goTo('incidents');
+      const incident = page.getByRole('region', { name: 'Incident of shop' });
+      await incident.getByText(/^pinned by LISTEN, idle for/).first().waitFor();
+      assert.deepEqual(await looks(page, 'incident-pins-holders'), []);
+      await incident.getByRole('button', { name: /^Drop client/ }).first().click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Drop client' }).click();
+      await waits;
+      await over(page);
+      await goTo('pools/shop/change');
+      assert.ok(await page.getByRole('radio', { name: /^auto/ }).isChecked(), 'the form knows the mode');
+    });
+  } finally {
+    [...kept, other].forEach((each) => each.connection?.stream?.destroy());
+    await weir.stop();
+  }
+});
+
 test('a server whose certificate has expired cannot be connected to, and the reason is there', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-expired-'));
   const file = (name) => join(folder, name);

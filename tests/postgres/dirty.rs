@@ -771,6 +771,18 @@ fn in_auto_what_functions_and_triggers_leave_stays_with_its_client_and_with_no_o
     }
 }
 
+#[test]
+fn in_auto_what_a_function_leaves_is_found_also_in_a_text_that_begins_and_commits() {
+    let site = auto(1, "");
+    site.superuser()
+        .query_all("CREATE FUNCTION listens() RETURNS int LANGUAGE plpgsql AS 'BEGIN LISTEN gossip; RETURN 1; END'")
+        .unwrap();
+    for text in ["BEGIN; SELECT listens(); COMMIT", "begin;select listens();end", "COMMIT; SELECT listens()"] {
+        site.connect().query_all(text).unwrap();
+        assert_eq!(site.connect().value(LISTENING).unwrap().as_deref(), Some("0"), "{text}");
+    }
+}
+
 /// `keep` is PgBouncer's, and the default of an ini: in auto it means nothing.
 #[test]
 fn in_auto_with_keep_a_reset_returns_to_what_the_client_asked_for_and_nothing_is_left() {

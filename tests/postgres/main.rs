@@ -60,6 +60,7 @@ mod parameters;
 mod passwords;
 mod peering;
 mod pgbench;
+mod pins;
 mod pool_tests;
 mod queries;
 mod reload;

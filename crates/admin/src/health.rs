@@ -142,6 +142,8 @@ pub struct Symptoms {
     pub refused_by: ClientNames,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
+    /// Who keeps a server for what it has left there.
+    pub pinned_by: ClientNames,
     /// Clients whose request has no answer for more than a second, and who they are.
     pub unanswered: u32,
     /// See `unanswered`.
@@ -172,6 +174,7 @@ impl Symptoms {
         self.refused += other.refused;
         self.refused_by.add(&other.refused_by);
         self.waiting.add(&other.waiting);
+        self.pinned_by.add(&other.pinned_by);
         self.unanswered += other.unanswered;
         self.unanswered_by.add(&other.unanswered_by);
         self.heard = self.heard.max(other.heard);

@@ -23,6 +23,7 @@ mod health_watch;
 mod histogram;
 mod lost;
 mod one_line;
+mod pins;
 mod pool_counters;
 mod recent_log;
 mod records;
@@ -54,7 +55,8 @@ pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, Unrespo
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
-pub use lost::{LostCounts, LostState, STATE_KINDS};
+pub use lost::{LostCounts, LostState};
+pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
@@ -64,4 +66,4 @@ pub use refusals::{RefusalRecord, Refusals};
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};
-pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, connection_row, show};
+pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, columns_with, connection_row, show};

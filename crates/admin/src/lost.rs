@@ -1,18 +1,18 @@
-//! Session state that clients lost with their server, or were refused, counted by kind.
+//! Session state that clients lost with their server or were refused, or that was found late, counted by kind.
 //!
-//! Owns the counters and the names of the kinds. Must not know how such state is detected.
+//! Owns the counters. Must not know how such state is detected.
 
-/// The names of the kinds, in the order of the counters.
-pub const STATE_KINDS: [&str; 6] =
-    ["settings", "listen", "statements", "cursors", "temporary_objects", "advisory_locks"];
+use weir_base::STATE_KINDS;
 
 /// Counts of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostCounts {
     /// Transactions that left such state on a server, which their client then lost.
     pub lost: u64,
-    /// Requests that were refused because of it (`on_dirty = refuse`).
+    /// Requests that were refused because of it (`on_dirty = refuse`, `pin_refuse`).
     pub refused: u64,
+    /// Texts that left it, and had been executed before without a question about what they leave (`mode = "auto"`).
+    pub late: u64,
 }
 
 /// One counter for each of [`STATE_KINDS`].
@@ -30,6 +30,7 @@ impl LostState {
         for (own, other) in self.0.iter_mut().zip(other.0) {
             own.lost += other.lost;
             own.refused += other.refused;
+            own.late += other.late;
         }
     }
 

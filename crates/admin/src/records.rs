@@ -13,6 +13,7 @@ use crate::cluster::ClusterView;
 use crate::fault::Fault;
 use crate::finding::Finding;
 use crate::health::{PoolHealth, Symptoms, UnresponsiveHost};
+use crate::pins::{PinCounts, PinRecord};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
@@ -130,6 +131,8 @@ pub struct PoolRecord {
     pub sv_active: u32,
     /// Servers among them whose client is idle in a transaction.
     pub sv_idle_in_transaction: u32,
+    /// Clients that keep their server for what they have left there.
+    pub pinned: PinCounts,
     /// Connections that carry a cancel request.
     pub sv_active_cancel: u32,
     /// Servers that are withheld until a cancel request for them is done.
@@ -166,6 +169,7 @@ impl PoolRecord {
             cl_waiting_cancel_req: 0,
             sv_active: 0,
             sv_idle_in_transaction: 0,
+            pinned: PinCounts::default(),
             sv_active_cancel: 0,
             sv_being_canceled: 0,
             sv_idle: 0,
@@ -219,6 +223,7 @@ impl PoolRecord {
         self.cl_waiting_cancel_req += other.cl_waiting_cancel_req;
         self.sv_active += other.sv_active;
         self.sv_idle_in_transaction += other.sv_idle_in_transaction;
+        self.pinned.add(&other.pinned);
         self.sv_active_cancel += other.sv_active_cancel;
         self.sv_being_canceled += other.sv_being_canceled;
         self.sv_idle += other.sv_idle;
@@ -285,6 +290,8 @@ pub struct SocketRecord {
     pub prepared_statements: u32,
     /// Of a server: why it stays linked, in words; none if only the pool mode is the reason, or if it is not linked.
     pub held_for: Option<&'static str>,
+    /// Why the client keeps its server between transactions; none if it does not.
+    pub pinned: Option<Box<PinRecord>>,
     /// Of a server: when its transaction began, microseconds since 1970.
     pub transaction_time: Option<u64>,
     /// Of a server: when its query began, microseconds since 1970.

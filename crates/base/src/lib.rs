@@ -15,6 +15,7 @@ mod printable;
 mod shrink;
 mod slab;
 mod spares;
+mod state_kinds;
 mod time;
 
 pub use addr::{ClientAddr, Host, Target};
@@ -28,4 +29,5 @@ pub use printable::{Printable, is_hidden, prefix};
 pub use shrink::{Shrink, shrink};
 pub use slab::Slab;
 pub use spares::Spares;
+pub use state_kinds::{STATE_KINDS, StateKinds};
 pub use time::{Span, Time};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_auth::{IdentMaps, Method, RequireAuth};
-use weir_base::{OnDirty, PoolMode, Span};
+use weir_base::{OnDirty, PoolMode, Span, StateKinds};
 
 use crate::field::FieldMut;
 use crate::model::{
@@ -247,6 +247,7 @@ const BLANK_LIMITS: Limits = Limits {
     reserve_timeout: Span::ZERO,
     max_pinned: 0,
     listen: ListenBy::Shared,
+    pin_refuse: StateKinds::NONE,
     max_prepared_statements: 0,
     query_wait_timeout: Span::ZERO,
     query_wait_notify: Span::ZERO,
@@ -286,6 +287,7 @@ mod tests {
             reserve_timeout: Span::from_secs(5),
             max_pinned: 80,
             listen: ListenBy::Shared,
+            pin_refuse: StateKinds::NONE,
             max_prepared_statements: 200,
             query_wait_timeout: Span::from_secs(120),
             query_wait_notify: Span::from_secs(5),

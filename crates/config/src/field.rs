@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use weir_auth::{Method, RequireAuth};
-use weir_base::{OnDirty, PoolMode, Span};
+use weir_base::{OnDirty, PoolMode, Span, StateKinds};
 
 use crate::kind::Kind;
 use crate::model::{
@@ -41,6 +41,7 @@ pub(crate) enum FieldMut<'a> {
     Method(&'a mut Method),
     PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
+    StateKinds(&'a mut StateKinds),
     OnServerDown(&'a mut OnServerDown),
     ListenBy(&'a mut ListenBy),
     Balance(&'a mut Balance),
@@ -88,6 +89,7 @@ impl FieldMut<'_> {
             FieldMut::Method(v) => v.to_string(),
             FieldMut::PoolMode(v) => v.to_string(),
             FieldMut::OnDirty(v) => v.to_string(),
+            FieldMut::StateKinds(v) => v.to_string(),
             FieldMut::OnServerDown(v) => v.to_string(),
             FieldMut::ListenBy(v) => v.to_string(),
             FieldMut::Balance(v) => v.to_string(),
@@ -122,6 +124,7 @@ impl FieldMut<'_> {
             FieldMut::Text(None) | FieldMut::Concealed(None) | FieldMut::Path(None) => return None,
             FieldMut::Concealed(Some(v)) => quoted(v),
             FieldMut::Names(v) => list(v.iter().map(|name| quoted(name)).collect()),
+            FieldMut::StateKinds(v) => list(v.names().map(quoted).collect()),
             FieldMut::Addresses(v) => list(v.iter().map(|ip| quoted(&ip.to_string())).collect()),
             FieldMut::Networks(v) => list(v.iter().map(|network| quoted(&network.to_string())).collect()),
             FieldMut::Ports(v) => match v.as_slice() {

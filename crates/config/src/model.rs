@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
-use weir_base::{Host, OnDirty, PoolMode, Span, Target};
+use weir_base::{Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
 use crate::oidc::is_safe_url;
@@ -706,6 +706,8 @@ pub struct Limits {
     pub max_pinned: u32,
     /// By which connection clients listen.
     pub listen: ListenBy,
+    /// The kinds of state for which no client may keep a server.
+    pub pin_refuse: StateKinds,
     /// Prepared statements kept on each server; 0 turns their sharing off.
     pub max_prepared_statements: u32,
     /// How long a client may wait for a server.

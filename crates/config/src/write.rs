@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use weir_base::Span;
+use weir_base::{Span, StateKinds};
 
 use crate::ciphers;
 use crate::field::{EMPTY_QUERY, FieldMut};
@@ -53,7 +53,11 @@ impl Setting {
             FieldMut::MaybeSpan(v) => *v = Some(self.time(text)?),
             FieldMut::MaybeMode(v) => *v = Some(text.parse().map_err(|e| format!("{e}"))?),
             FieldMut::Inert(v) => *v = self.inert_text(text)?,
-            list @ (FieldMut::Names(_) | FieldMut::Addresses(_) | FieldMut::Networks(_) | FieldMut::Ports(_)) => {
+            list @ (FieldMut::Names(_)
+            | FieldMut::StateKinds(_)
+            | FieldMut::Addresses(_)
+            | FieldMut::Networks(_)
+            | FieldMut::Ports(_)) => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 return self.write_list(list, &items.map(str::to_owned).collect::<Vec<_>>());
             }
@@ -119,6 +123,7 @@ impl Setting {
         }
         match field {
             FieldMut::Names(v) => *v = items.to_vec(),
+            FieldMut::StateKinds(v) => *v = StateKinds::named(items.iter().map(|item| item.trim()))?,
             FieldMut::Addresses(v) => *v = addresses(items)?,
             FieldMut::Networks(v) => *v = items.iter().map(|item| item.parse()).collect::<Result<_, _>>()?,
             FieldMut::Ports(v) => *v = items.iter().map(|item| self.number(item)).collect::<Result<_, _>>()?,

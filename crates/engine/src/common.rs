@@ -11,7 +11,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_base::{ConnId, Time, WorkerId, shrink};
 use weir_config::Config;
-use weir_session::Refusal;
+use weir_session::{Left, Refusal};
 
 use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
@@ -78,7 +78,7 @@ pub(crate) enum FollowUp {
     /// it.
     WelcomeConfirmed(ConnId),
     /// The server that listens for this client has done so, and the client's own server waits for that.
-    Listens(ConnId),
+    Listens(ConnId, Box<Left>),
     /// Something waits for this client that is sent where it is in no transaction.
     Notify(ConnId),
     /// An auth_query has lost its server.

@@ -235,7 +235,7 @@ impl Engine {
                     leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
                 }
                 FollowUp::Granted { waiter, server } => self.granted(now, waiter, server, io),
-                FollowUp::Listens(client) => pin::listens(&mut self.core, now, client, io),
+                FollowUp::Listens(client, left) => pin::listens(&mut self.core, now, client, *left, io),
                 FollowUp::Notify(client) => deliver::flush(&mut self.core, client, io),
                 FollowUp::WelcomeConfirmed(client) => greet::confirmed(&mut self.core, now, client, io),
                 FollowUp::AuthQueryLost { query, error } => {

@@ -1,7 +1,8 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
-use weir_base::Spares;
+use weir_base::{PoolMode, Spares};
 use weir_config::{Config, FileFormat};
+use weir_pgwire::Dirty;
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, SpareTexts, StatePolicy,
     StatementMemory, StatementMessageCounts, WithoutCache, from_client,
@@ -90,7 +91,7 @@ impl Sessions {
             client_statements: limits.client_statements as usize,
             client_memory: limits.client_share(),
             messages: self.messages,
-            state: StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty() },
+            state: state_policy(pool),
             client_pid: 0,
             shares_listen: false,
             max_pending_segments: ahead,
@@ -119,6 +120,14 @@ impl Sessions {
     pub(crate) fn recycle(&mut self, block: Vec<u8>) {
         self.blocks.keep(block);
     }
+}
+
+/// What is done about session state. In the other modes no client keeps a server for it.
+#[inline]
+fn state_policy(pool: &weir_config::PoolConfig) -> StatePolicy {
+    let pins = pool.mode == PoolMode::Auto;
+    let refuse_pins = if pins { Dirty::from_bits(pool.limits.pin_refuse.bits()) } else { Dirty::NONE };
+    StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins }
 }
 
 /// What is done with prepared statements of clients when Weir's own are turned off; with a `pgbouncer.ini` as in

@@ -5,20 +5,31 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
-use crate::left_state;
+use crate::left_state::{self, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
 use crate::resets::StartValues;
 use crate::server::Server;
 use crate::statements::PoolStatements;
+use crate::suspects::Suspects;
 
-/// What a server has said that its client has left.
-#[derive(Debug, Default)]
+/// What a server has said of the state that its client has left.
+#[derive(Debug)]
 pub struct Left {
     /// What keeps the client at this server.
-    pub kinds: Dirty,
+    pub kept: Dirty,
     /// The channels on which the server listens; `None` if it was not asked, or if they could not be read.
     pub channels: Option<Vec<Arc<str>>>,
+    /// What was left by a text that had been executed before without a question: other clients may have found it then.
+    pub late: Dirty,
+    suspects: Suspects,
+}
+
+impl Left {
+    /// The beginning of the text that may have left this.
+    pub fn text_of(&self, kind: Dirty) -> Option<&[u8]> {
+        self.suspects.of(kind)
+    }
 }
 
 impl Server {
@@ -61,7 +72,8 @@ impl Server {
 
     /// Asks the server what its client has left.
     pub fn ask_left(&mut self, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
-        self.said = self.state.dirty();
+        self.suspects.keep_only(self.use_began());
+        let expected = self.state.dirty();
         let mut custom = None;
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
@@ -69,7 +81,7 @@ impl Server {
         }
         let query = left_state::query(self.state.dirty(), custom);
         self.own_query(&query, scratch, out);
-        self.found = Some(Box::default());
+        self.found = Some(Box::new(Found::new(expected)));
         self.asked_at = Some(self.pending.progress());
         self.own_notified = false;
     }
@@ -84,13 +96,15 @@ impl Server {
         answered: bool,
         may_be_untracked: bool,
     ) -> Left {
+        let unasked = self.due.is_unasked();
         let due = self.due.take();
         self.ready_withheld &= client.is_some();
+        let suspects = std::mem::take(&mut self.suspects);
         let found = self.found.take().filter(|found| answered && !found.incomplete);
         let asked = self.state.dirty();
         let (Some(found), Some(client)) = (found, client) else {
             self.state.found(asked, Dirty::NONE);
-            return Left { kinds: asked, channels: None };
+            return Left { kept: asked, channels: None, late: Dirty::NONE, suspects };
         };
         let before = client.params.clone();
         let mut there = found.kinds;
@@ -111,18 +125,21 @@ impl Server {
                 there.insert(Dirty::CUSTOM);
             }
         }
-        let changed = client.params != before;
-        let is_hidden = !self.said.contains(there) || (changed && !self.said.contains(Dirty::SETTINGS));
+        let follows = client.params != before;
+        let is_hidden = !found.expected.contains(there) || (follows && !found.expected.contains(Dirty::SETTINGS));
         for text in due {
             // What was there, or said by a text, may have been left by this one, too: it stays due.
             match is_hidden {
                 true => texts.texts.leaves(text),
-                false if changed || !there.is_empty() => {}
+                false if follows || !there.is_empty() => {}
                 false => texts.texts.left_nothing(text),
             }
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));
-        Left { kinds: there, channels: asked.contains(Dirty::LISTEN).then_some(found.channels) }
+        let new = if follows { there.union(Dirty::SETTINGS) } else { there };
+        let late = if unasked { new.without(found.expected.union(Dirty::CUSTOM)) } else { Dirty::NONE };
+        let channels = asked.contains(Dirty::LISTEN).then_some(found.channels);
+        Left { kept: there, channels, late, suspects }
     }
 }

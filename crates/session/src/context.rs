@@ -3,7 +3,7 @@
 //! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references.
 
 use weir_base::{OnDirty, Spares};
-use weir_pgwire::Head;
+use weir_pgwire::{Dirty, Head};
 
 use crate::params::{ParamTable, Params};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
@@ -92,6 +92,8 @@ pub struct StatePolicy {
     pub warn: bool,
     /// What happens to the server; with [`OnDirty::Refuse`] the client gets an ERROR instead.
     pub on_dirty: OnDirty,
+    /// The kinds for which a client may not keep its server: it gets an ERROR instead (`pin_refuse`).
+    pub refuse_pins: Dirty,
 }
 
 /// How many messages about statements a feeding passed on.
@@ -121,13 +123,20 @@ impl StatePolicy {
     /// Whether it matters what a text certainly leaves.
     #[inline]
     pub(crate) fn judges(self) -> bool {
-        self.warn || self.refuses()
+        self.warn || self.refuses_some()
     }
 
-    /// Whether statements that would leave state are refused.
+    /// Whether statements that would leave state of some kind are refused.
     #[inline]
-    pub(crate) fn refuses(self) -> bool {
-        self.on_dirty == OnDirty::Refuse
+    pub(crate) fn refuses_some(self) -> bool {
+        !self.refused().is_empty()
+    }
+
+    /// The kinds of state for which a statement that would certainly leave it is refused. A setting may follow its
+    /// client: whether it does is known afterwards.
+    #[inline]
+    pub(crate) fn refused(self) -> Dirty {
+        if self.on_dirty == OnDirty::Refuse { Dirty::ALL } else { self.refuse_pins.without(Dirty::SETTINGS) }
     }
 }
 

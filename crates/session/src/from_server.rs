@@ -778,9 +778,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
-        self.outcome.unusual().refused_state.insert(effects.leaves);
+        let kinds = self.ctx.state.refused().common(effects.leaves);
+        self.outcome.unusual().refused_state.insert(kinds);
         let mut error = Vec::new();
-        state_messages::refusal(effects, &mut error);
+        state_messages::refusal(self.ctx.state, kinds, &mut error);
         error
     }
 

@@ -33,17 +33,18 @@ pub(crate) struct ShapeKey(pub(crate) u64);
 pub(crate) struct TextCounts(HashMap<ShapeKey, u32, BuildHasherDefault<KeyHasher>>);
 
 impl TextCounts {
-    /// A text is sent: whether the server is to be asked after it. If so, it is again, until [`TextCounts::left_nothing`]:
-    /// a client may leave before the answer.
+    /// A text is sent: returns it if the server is to be asked after it. If so, it is again, until
+    /// [`TextCounts::left_nothing`]: a client may leave before the answer.
     #[inline]
-    pub(crate) fn is_due(&mut self, text: ShapeKey) -> bool {
+    pub(crate) fn due(&mut self, text: ShapeKey) -> Option<DueText> {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
         let count = self.0.entry(text).or_default();
         let is_due = is_due_at(*count);
+        let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
-        is_due
+        is_due.then_some(DueText { text, unasked })
     }
 
     #[cold]
@@ -72,22 +73,42 @@ fn is_due_at(count: u32) -> bool {
     count.checked_add(1).is_none_or(u32::is_power_of_two)
 }
 
+/// A text after which the server is to be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DueText {
+    text: ShapeKey,
+    /// The text was executed before without a question, and has left nothing as far as is known.
+    unasked: bool,
+}
+
 /// Texts that a server has got since it was asked last, and after which it is to be asked.
 #[derive(Debug, Default)]
-pub(crate) struct Due(Vec<ShapeKey>);
+pub(crate) struct Due {
+    texts: Vec<ShapeKey>,
+    /// One of them is new, or known to leave something.
+    explained: bool,
+}
 
 impl Due {
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
-        self.0.is_empty()
+        self.texts.is_empty()
     }
 
-    pub(crate) fn extend(&mut self, text: Option<ShapeKey>) {
-        self.0.extend(text.filter(|_| self.0.len() < MOST_DUE));
+    pub(crate) fn add(&mut self, due: DueText) {
+        if self.texts.len() < MOST_DUE {
+            self.texts.push(due.text);
+        }
+        self.explained |= !due.unasked;
+    }
+
+    /// Whether each of them was executed before without a question, and none is known to leave something.
+    pub(crate) fn is_unasked(&self) -> bool {
+        !self.explained
     }
 
     pub(crate) fn take(&mut self) -> Vec<ShapeKey> {
-        std::mem::take(&mut self.0)
+        std::mem::take(self).texts
     }
 }
 
@@ -176,17 +197,15 @@ mod tests {
     fn a_text_is_asked_about_ever_more_rarely_until_it_leaves_something() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        let mut execute = |_: &u32| {
-            let is_due = counts.is_due(text);
-            if is_due {
-                counts.left_nothing(text);
-            }
-            is_due
+        let mut execute = |count: u32| {
+            let due = counts.due(text)?;
+            counts.left_nothing(text);
+            Some((count, due.unasked))
         };
-        let asked: Vec<u32> = (1..=100).filter(&mut execute).collect();
-        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64]);
+        let asked: Vec<(u32, bool)> = (1..=100).filter_map(&mut execute).collect();
+        assert_eq!(asked, [(1, false), (2, false), (4, true), (8, true), (16, true), (32, true), (64, true)]);
         counts.leaves(text);
-        assert!((0..100).all(|_| counts.is_due(text)));
+        assert!((0..100).all(|_| counts.due(text) == Some(DueText { text, unasked: false })));
     }
 
     #[test]
@@ -250,18 +269,18 @@ mod tests {
     fn a_text_stays_due_until_an_answer() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        assert!((0..9).all(|_| counts.is_due(text)));
+        assert!((0..9).all(|_| counts.due(text).is_some()));
         counts.left_nothing(text);
-        assert!((0..9).all(|_| counts.is_due(text)), "the second execution");
+        assert!((0..9).all(|_| counts.due(text).is_some()), "the second execution");
         counts.left_nothing(text);
-        assert!(!counts.is_due(text), "the third");
+        assert!(counts.due(text).is_none(), "the third");
     }
 
     #[test]
     fn more_texts_than_are_counted_are_asked_about_again_and_take_no_more_room() {
         let mut counts = TextCounts::default();
         counts.leaves(ShapeKey(1));
-        (0..MOST as u64 * 3).for_each(|text| _ = counts.is_due(ShapeKey(text << 8 | 255)));
-        assert!(counts.0.len() <= MOST && counts.is_due(ShapeKey(1)) && counts.is_due(ShapeKey(1)));
+        (0..MOST as u64 * 3).for_each(|text| _ = counts.due(ShapeKey(text << 8 | 255)));
+        assert!(counts.0.len() <= MOST && counts.due(ShapeKey(1)).is_some() && counts.due(ShapeKey(1)).is_some());
     }
 }

@@ -75,12 +75,19 @@ pub(crate) struct Found {
     /// The settings with names of two parts that functions may set, and which of them are set.
     pub(crate) names: Vec<String>,
     pub(crate) set: Vec<String>,
+    /// What was known to be possible before texts counted that say nothing of it.
+    pub(crate) expected: Dirty,
     bytes: usize,
     /// A row could not be read, or there were too many.
     pub(crate) incomplete: bool,
 }
 
 impl Found {
+    /// Nothing so far, where this was known to be possible.
+    pub(crate) fn new(expected: Dirty) -> Found {
+        Found { expected, ..Found::default() }
+    }
+
     /// Takes a row: a mark, or the name and the value of a setting.
     pub(crate) fn take(&mut self, message: &[u8]) {
         if self.read(message).is_none() {

@@ -51,6 +51,7 @@ mod start_values;
 mod state_messages;
 mod statements;
 mod stop;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -92,6 +93,7 @@ pub use params::{BadParam, ParamTable, Params};
 pub use refusal::{Refusal, SqlStates};
 pub use server::{CancelKey, Clean, ProtocolViolation, ReplicationRole, Server};
 pub use server_error::ServerError;
+pub use state_messages::name as state_name;
 pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};
 pub use stop::{ReplyWait, StopReason};
 pub use watched::{Executed, StatementId, StatementWatch};

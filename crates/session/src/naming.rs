@@ -12,7 +12,7 @@ use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend,
 
 use crate::client::Unnamed;
 use crate::expected::Expected;
-use crate::hidden_effects::{self, ShapeKey};
+use crate::hidden_effects::{self, DueText, ShapeKey};
 use crate::link::{Link, Rewrite};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -77,25 +77,25 @@ impl Link<'_, '_> {
             return self.unusual_query(message, head, text);
         }
         self.expect_query(Effects::NONE);
-        self.count_text(text.bytes());
+        self.count_text(text.bytes(), Effects::NONE);
         Ok(Rewrite::Unchanged)
     }
 
     /// A text is sent that may do more than it says.
     #[inline]
-    pub(crate) fn count_text(&mut self, text: &[u8]) {
+    pub(crate) fn count_text(&mut self, text: &[u8], effects: Effects) {
         if self.client.mode != PoolMode::Auto {
             return;
         }
         let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-        let due = self.due(shape);
-        self.server.due.extend(due.filter(|_| !hidden_effects::runs_nothing(text)));
+        let due = self.count_shape(shape).filter(|_| !hidden_effects::runs_nothing(text));
+        self.server.may_leave(text, effects.may_leave, due);
     }
 
     /// A text of this shape is sent: what the server is to be asked about, if anything.
-    fn due(&mut self, ShapeKey(shape): ShapeKey) -> Option<ShapeKey> {
+    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) -> Option<DueText> {
         let shape = ShapeKey(shape ^ self.ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        self.ctx.statements.texts.is_due(shape).then_some(shape)
+        self.ctx.statements.texts.due(shape)
     }
 
     /// A query of which more must be known.
@@ -135,7 +135,7 @@ impl Link<'_, '_> {
             self.drop_all();
         }
         self.expect_query(effects);
-        self.count_text(text.bytes());
+        self.count_text(text.bytes(), effects);
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
@@ -210,7 +210,7 @@ impl Link<'_, '_> {
             return Ok(self.parse_unnamed(parse.text, parse.rest));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
-        if self.ctx.state.refuses() {
+        if self.ctx.state.refuses_some() {
             let effects = self.judge(parse.text).effects;
             if self.refuses(effects) {
                 return Ok(self.refuse_parse(effects, Change::None));
@@ -298,9 +298,9 @@ impl Link<'_, '_> {
             if self.client.mode == PoolMode::Auto {
                 let text = self.client.text_of(b"").unwrap_or_default();
                 let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-                let runs_nothing = hidden_effects::runs_nothing(text);
-                let due = self.due(shape);
-                self.server.due.extend(due.filter(|_| !runs_nothing));
+                let due = self.count_shape(shape);
+                let text = self.client.text_of(b"").unwrap_or_default();
+                self.server.may_leave(text, effects.may_leave, due.filter(|_| !hidden_effects::runs_nothing(text)));
             }
             return Ok(Rewrite::Unchanged);
         }
@@ -315,8 +315,9 @@ impl Link<'_, '_> {
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
-            let due = self.due(ShapeKey(statement.key().0 as u64));
-            self.server.due.extend(due.filter(|_| !hidden_effects::runs_nothing(statement.text())));
+            let due = self.count_shape(ShapeKey(statement.key().0 as u64));
+            let due = due.filter(|_| !hidden_effects::runs_nothing(statement.text()));
+            self.server.may_leave(statement.text(), effects.may_leave, due);
         }
         if kept {
             self.keep(statement.key(), message, head);

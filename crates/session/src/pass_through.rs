@@ -115,7 +115,7 @@ impl Link<'_, '_> {
         if self.refuses(judged.effects) {
             return Ok(self.refuse_query(judged.effects));
         }
-        self.count_text(text.bytes());
+        self.count_text(text.bytes(), judged.effects);
         self.query_with_resets(message, head, text, judged.effects, !judged.harmless)
     }
 
@@ -126,7 +126,7 @@ impl Link<'_, '_> {
         if self.refuses(effects) {
             return self.refuse_parse(effects, Change::None);
         }
-        self.count_text(text.bytes());
+        self.count_text(text.bytes(), effects);
         self.server.text_sent(effects);
         self.server.state.add_parsed(effects);
         // Again when it is answered: a DISCARD ALL before it in the pipeline does not drop it.

@@ -148,6 +148,8 @@ pub enum Refusal {
     TooManyPinned(&'static str),
     /// The client does not take the notifications for which it listens.
     TooManyNotifications,
+    /// The client has left state for which it would have to keep its server, which its pool does not allow.
+    PinRefused(&'static str),
     /// A tracked parameter of the client could not be set on a server; the server's text.
     ParameterFailed {
         /// The server's SQLSTATE.
@@ -229,6 +231,7 @@ impl Refusal {
             Refusal::QueryWaitTimeout { cause, .. } | Refusal::WaitQueryTimeout { cause, .. } => {
                 Cause::sqlstate(*cause)
             }
+            Refusal::PinRefused(_) => "0A000",
             Refusal::QueryTimeout => "57014",
             Refusal::ClientIdleTimeout => "57P05",
             Refusal::IdleTransactionTimeout => "25P03",
@@ -380,6 +383,9 @@ impl Refusal {
             Refusal::TooManyNotifications => Some(
                 "Read from the connection between transactions, and keep transactions of a connection that listens short.",
             ),
+            Refusal::PinRefused(_) => Some(
+                "Do without such state, use a pool in session mode for such clients, or take the kind out of pin_refuse.",
+            ),
             Refusal::StatementLimit(_) => Some(
                 "Close statements that are not used, and bind values as parameters instead of writing them into texts.",
             ),
@@ -448,6 +454,7 @@ impl fmt::Display for Refusal {
                 write!(f, "too many clients of this pool keep a server connection (max_pinned): {what}")
             }
             Refusal::TooManyNotifications => f.write_str("too many notifications wait for this client"),
+            Refusal::PinRefused(what) => write!(f, "this pool keeps no server for its client (pin_refuse): {what}"),
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),

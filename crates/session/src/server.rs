@@ -11,7 +11,7 @@ use crate::closes::Closes;
 use crate::descriptions::Descriptions;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
-use crate::hidden_effects::Due;
+use crate::hidden_effects::{Due, DueText};
 use crate::kept_request::Repeatable;
 use crate::left_state::Found;
 use crate::out::Out;
@@ -24,6 +24,7 @@ use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::shape::Shape;
 use crate::state_messages;
+use crate::suspects::Suspects;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
 
@@ -82,8 +83,8 @@ pub struct Server {
     pub(crate) found: Option<Box<Found>>,
     /// The texts after which that is to be asked.
     pub(crate) due: Due,
-    /// What the server may have had for all that texts and tags said, when that was last asked.
-    pub(crate) said: Dirty,
+    /// What may have left the state that is asked for.
+    pub(crate) suspects: Suspects,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
@@ -176,7 +177,7 @@ impl Server {
             own_error: None,
             found: None,
             due: Due::default(),
-            said: Dirty::NONE,
+            suspects: Suspects::default(),
             asked_at: None,
             ready_withheld: false,
             own_notified: false,
@@ -484,6 +485,22 @@ impl Server {
     pub(crate) fn text_sent(&mut self, effects: Effects) {
         if self.state.may_be_temporary(effects.may_leave) {
             self.statements.invalidate_all();
+        }
+    }
+
+    /// When the use of the server by its client began.
+    pub(crate) fn use_began(&self) -> u32 {
+        self.use_began
+    }
+
+    /// A text is sent that may leave these kinds of state; `due`: the server is to be asked after it, whatever it says.
+    #[inline]
+    pub(crate) fn may_leave(&mut self, text: &[u8], kinds: Dirty, due: Option<DueText>) {
+        if let Some(due) = due {
+            self.due.add(due);
+            self.suspects.add(text, if kinds.is_empty() { Dirty::ALL } else { kinds }, self.use_began);
+        } else if !kinds.is_empty() {
+            self.suspects.add(text, kinds, self.use_began);
         }
     }
 

@@ -1,11 +1,19 @@
 //! Messages to clients about session state: the warning about lost state, and the error for a request that would lose
 //! it.
 
-use weir_pgwire::{Dirty, Effects, ErrorFields, put_back};
+use weir_base::OnDirty;
+use weir_pgwire::{Dirty, ErrorFields, put_back};
+
+use crate::context::StatePolicy;
 
 /// A text that no server accepts: sent where the pool refuses a text, so that the transaction fails at the server as it
 /// does after any other error.
-pub(crate) const REFUSED_TEXT: &str = "refused by the connection pooler (on_dirty = refuse)";
+pub(crate) fn refused_text(policy: StatePolicy) -> &'static str {
+    match policy.on_dirty {
+        OnDirty::Refuse => "refused by the connection pooler (on_dirty = refuse)",
+        _ => "refused by the connection pooler (pin_refuse)",
+    }
+}
 
 /// Warns a client of what it loses, once for each kind; `warned` holds the kinds it was warned of before.
 pub(crate) fn warn(lost: Dirty, warned: &mut Dirty, buffer: &mut Vec<u8>) {
@@ -20,10 +28,14 @@ pub(crate) fn warn(lost: Dirty, warned: &mut Dirty, buffer: &mut Vec<u8>) {
     warned.insert(lost);
 }
 
-/// The error for a refused request.
-pub(crate) fn refusal(effects: Effects, buffer: &mut Vec<u8>) {
-    let (what, hint) = effects.leaves.kinds().next().map_or(("session state", ""), words);
-    let message = format!("{what} is not supported by this pool: it would be lost when the transaction ends");
+/// The error for a request that is refused because of these kinds.
+pub(crate) fn refusal(policy: StatePolicy, kinds: Dirty, buffer: &mut Vec<u8>) {
+    let (what, hint) = kinds.kinds().next().map_or(("session state", ""), words);
+    let why = match policy.on_dirty {
+        OnDirty::Refuse => "it would be lost when the transaction ends",
+        _ => "its client would keep a server connection (pin_refuse)",
+    };
+    let message = format!("{what} is not supported by this pool: {why}");
     put_back::error(
         buffer,
         &ErrorFields { severity: "ERROR", sqlstate: "0A000", message: &message, detail: None, hint: Some(hint) },
@@ -31,7 +43,7 @@ pub(crate) fn refusal(effects: Effects, buffer: &mut Vec<u8>) {
 }
 
 /// What a kind of state is called in messages.
-pub(crate) fn name(kind: Dirty) -> &'static str {
+pub fn name(kind: Dirty) -> &'static str {
     words(kind).0
 }
 

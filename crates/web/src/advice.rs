@@ -40,6 +40,8 @@ pub(crate) struct Moment {
     pub(crate) servers_active: f64,
     pub(crate) servers_idle: f64,
     pub(crate) servers_idle_in_transaction: f64,
+    /// Servers that clients keep for what they have left there.
+    pub(crate) servers_pinned: f64,
     pub(crate) idle_in_transaction_share: Option<f64>,
 }
 
@@ -83,6 +85,7 @@ pub(crate) struct Advice {
 enum Sign {
     WaitsAndServersBusy,
     WaitsAndServersIdleInTransaction,
+    WaitsAndServersPinned,
     WaitsAndDatabaseAtItsLimit,
     NobodyWaitsAndServersIdle,
 }
@@ -115,6 +118,7 @@ fn waits(of: &Measured) -> Option<Advice> {
     let servers = active + mean_of(&of.recent, |moment| moment.servers_idle);
     let idle_share = mean(of.recent.iter().filter_map(|moment| moment.idle_in_transaction_share)).unwrap_or(0.0);
     let held_idle = mean_of(&of.recent, |moment| moment.servers_idle_in_transaction);
+    let pinned = mean_of(&of.recent, |moment| moment.servers_pinned);
     let peak = peak(of.mode, of.recent.iter().chain(&of.past));
     // What ends while clients wait: servers that are blocked or held end nothing.
     let now =
@@ -126,6 +130,7 @@ fn waits(of: &Measured) -> Option<Advice> {
         ("servers_active", active),
         ("servers", servers),
         ("servers_idle_in_transaction", held_idle),
+        ("servers_pinned", pinned),
         ("idle_in_transaction_share", idle_share),
     ]);
     if let Some(FreeConnections { max_connections, free }) = of.room {
@@ -134,6 +139,8 @@ fn waits(of: &Measured) -> Option<Advice> {
     let (sign, size) =
         if of.mode != PoolMode::Session && (idle_share >= IDLE || held_idle >= active * IDLE) && active > 0.0 {
             (Sign::WaitsAndServersIdleInTransaction, None)
+        } else if active > 0.0 && pinned >= active * IDLE {
+            (Sign::WaitsAndServersPinned, None)
         } else if servers < f64::from(of.size) * BUSY {
             (Sign::WaitsAndDatabaseAtItsLimit, None)
         } else if active >= f64::from(of.size) * BUSY && with_room(now.unwrap_or(0.0)) > of.size {
@@ -239,6 +246,7 @@ impl Sign {
         match self {
             Sign::WaitsAndServersBusy => "the pool is smaller than its load",
             Sign::WaitsAndServersIdleInTransaction => "the application holds servers without using them",
+            Sign::WaitsAndServersPinned => "clients keep servers for what they have left there",
             Sign::WaitsAndDatabaseAtItsLimit => "the database gives the pool fewer servers than it may have",
             Sign::NobodyWaitsAndServersIdle => "the pool is larger than its load",
         }
@@ -273,6 +281,15 @@ impl Sign {
                 figure("servers_idle_in_transaction"),
                 figure("servers_active"),
                 figure("idle_in_transaction_share"),
+                of.pool
+            ),
+            Sign::WaitsAndServersPinned => format!(
+                "{waits}, while clients keep {} of {} servers in use between transactions, for session state that they have \
+                 left there. Find which ones: GET /api/v1/servers?pool={} shows the kinds of state and the statements \
+                 (pinned). Remove such state when it is not used, use pg_advisory_xact_lock() and ON COMMIT DROP, give that \
+                 application a pool of its own in session mode, or raise the size.",
+                figure("servers_pinned"),
+                figure("servers_active"),
                 of.pool
             ),
             Sign::WaitsAndDatabaseAtItsLimit if of.room.is_some() => format!(
@@ -338,6 +355,7 @@ mod tests {
 
     #[test]
     fn each_sign_has_its_cause_and_a_size_only_where_a_size_helps() {
+        let kept = Moment { servers_pinned: 16.0, ..full() };
         let held = Moment { idle_in_transaction_share: Some(0.8), servers_idle_in_transaction: 16.0, ..full() };
         let starved = Moment { servers_active: 7.0, ..full() };
         let stuck = Moment { wait_ms_p95: None, transactions_per_second: None, ..full() };
@@ -347,6 +365,7 @@ mod tests {
         let table = [
             ("full", full(), quiet(), 0, Some((Sign::WaitsAndServersBusy, Some(25)))),
             ("full, once needed more", full(), longer, 60, Some((Sign::WaitsAndServersBusy, Some(40)))),
+            ("kept by clients", kept, quiet(), 0, Some((Sign::WaitsAndServersPinned, None))),
             ("held by the application", held, quiet(), 0, Some((Sign::WaitsAndServersIdleInTransaction, None))),
             ("not as many as allowed", starved, quiet(), 0, Some((Sign::WaitsAndDatabaseAtItsLimit, None))),
             ("nothing ends at all", stuck, quiet(), 0, None),

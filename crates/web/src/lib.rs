@@ -37,6 +37,7 @@ mod metrics;
 mod oidc;
 mod outgoing;
 mod panel;
+mod pinned;
 mod pool_health;
 mod pool_tests;
 mod reference;

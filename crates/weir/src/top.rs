@@ -181,7 +181,7 @@ const FEWEST_COLUMNS: usize = 3;
 /// The most problems that have a line of their own.
 const MOST_PROBLEMS: usize = 5;
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column { spare: 0, title: "health", of: |pool| state(pool).to_owned() },
     Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
     Column { spare: 8, title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
@@ -191,6 +191,7 @@ const COLUMNS: [Column; 14] = [
     Column { spare: 2, title: "servers", of: |pool| whole(&pool["servers_active"]) },
     Column { spare: 5, title: "free", of: |pool| whole(&pool["servers_idle"]) },
     Column { spare: 7, title: "in tx", of: |pool| whole(&pool["servers_idle_in_transaction"]) },
+    Column { spare: 7, title: "pinned", of: |pool| whole(&pool["servers_pinned"]) },
     Column {
         spare: 6,
         title: "oldest",

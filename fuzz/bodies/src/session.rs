@@ -40,6 +40,7 @@ pub(crate) fn shared(max_prepared: usize) -> OwnContext {
         state: StatePolicy {
             warn: true,
             on_dirty: if max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
+            ..StatePolicy::default()
         },
         max_pending_segments: 2,
         ..shared

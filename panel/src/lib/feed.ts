@@ -141,6 +141,7 @@ export function figuresOf(pool: Pool, at: number, before?: { pool: Pool; at: num
     servers_active: pool.servers.active + pool.servers.canceling + pool.servers.tested,
     servers_idle: pool.servers.idle + pool.servers.used,
     servers_login: pool.servers.login,
+    servers_pinned: pool.pinned?.clients ?? null,
     oldest_wait_seconds: pool.longest_wait_seconds,
     health: pool.health,
     transactions_per_second: since(({ totals }) => totals.transactions),

@@ -21,6 +21,7 @@ export interface Snippet {
 type Make = (d: Details) => { code: string; notes?: string[] };
 
 const STATE = 'LISTEN, a SET meant to last, temporary tables and session advisory locks need a pool in session mode.';
+const KEPT = 'Settings follow the client; LISTEN, temporary tables, session advisory locks and the like keep its server until they are gone.';
 const SINGLE = 'Single statements only: a transaction block is refused in statement mode.';
 const PREPARED = 'Prepared statements work as they are: Weir prepares them on whichever server comes next.';
 
@@ -154,6 +155,7 @@ export function snippets(d: Details): Snippet[] {
 function general(mode: Mode): string[] {
   if (mode === 'transaction') return [PREPARED, STATE];
   if (mode === 'statement') return [SINGLE, PREPARED];
+  if (mode === 'auto') return [PREPARED, KEPT];
   return ['A server stays with its client until it disconnects, so close connections that are not used.'];
 }
 

@@ -25,7 +25,7 @@ export interface Totals {
   wait_seconds: number;
 }
 
-export type Mode = 'session' | 'transaction' | 'statement';
+export type Mode = 'session' | 'transaction' | 'statement' | 'auto';
 
 export type HealthState =
   | 'not tried yet'
@@ -88,6 +88,8 @@ export interface Pool {
   health: Health;
   clients: Clients;
   servers: Servers;
+  /** Clients that keep their servers between transactions, by kind of state; absent where an older Weir answers. */
+  pinned?: { clients: number; by: Record<string, number>; applications: Affected[] };
   longest_wait_seconds: number;
   totals: Totals;
   refusals: Record<string, number>;
@@ -118,8 +120,17 @@ export interface Connection {
   prepared_statements: number;
   /** Of a server that a client has: what holds it, and since when. */
   held_for?: string | null;
+  /** Of both ends of a link: why the client keeps the server between transactions. */
+  pinned?: Pinned | null;
   transaction_at?: number | null;
   query_at?: number | null;
+}
+
+/** A client that keeps its server for the state that it has left there; times in seconds since 1970. */
+export interface Pinned {
+  since: number;
+  idle_since: number | null;
+  by: { kind: string; since: number; statement: string | null }[];
 }
 
 export interface ConnectionPage {
@@ -210,6 +221,7 @@ export interface Figures {
   servers_idle: number;
   servers_login: number;
   servers_idle_in_transaction?: number | null;
+  servers_pinned?: number | null;
   oldest_wait_seconds: number;
   transactions_per_second: number | null;
   queries_per_second: number | null;
@@ -321,6 +333,8 @@ export interface Process {
   transaction_seconds: number | null;
   state_seconds: number | null;
   blocked_by: number[];
+  pinned: Pinned | null;
+  pinned_idle_seconds: number | null;
   /** What a request that signals it sends; null where it may not be seen. */
   key: unknown;
 }

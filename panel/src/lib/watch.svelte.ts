@@ -108,11 +108,17 @@ export class PoolWatch {
   }
 }
 
-/** With what follows from the other series: servers that run a query, and the longest present wait in the unit of waits. */
+/** With what follows from the other series: servers that run a query, or are pinned, and the longest present wait in the unit of waits. */
 function derived(series: Past['series']): Past['series'] {
-  const { servers_active: active, servers_idle_in_transaction: idle, oldest_wait_seconds: wait } = series;
+  const { servers_active: active, servers_idle_in_transaction: idle, servers_pinned: pinned, oldest_wait_seconds: wait } = series;
   const all = { ...series };
-  if (active) all.servers_running = active.map((value, index) => (value === null ? null : Math.max(0, value - (idle?.[index] ?? 0))));
+  if (active) {
+    const used = active.map((value, index) => (value === null ? null : Math.max(0, value - (idle?.[index] ?? 0))));
+    // One that is idle in a transaction may be pinned, too.
+    const kept = used.map((value, index) => (value === null ? null : Math.min(value, pinned?.[index] ?? 0)));
+    all.servers_kept = kept;
+    all.servers_running = used.map((value, index) => (value === null ? null : value - (kept[index] ?? 0)));
+  }
   if (wait) all.still_waiting_ms = wait.map((value) => (value === null ? null : value * 1000));
   return all;
 }

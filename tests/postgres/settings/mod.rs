@@ -204,6 +204,7 @@ const OWN: &[(&str, Effect)] = &[
     ("on_dirty", Seen("with_reset_the_next_client_finds_nothing_in_transaction_mode")),
     ("max_pinned", Seen("in_auto_only_a_share_of_a_pool_is_kept_and_one_client_more_is_given_the_reason")),
     ("listen", Seen("many_clients_listen_on_one_server_and_the_others_serve_everybody")),
+    ("pin_refuse", Seen("a_kind_that_a_pool_refuses_is_an_error_and_where_it_is_found_afterwards_the_client_goes")),
     ("warn_on_dirty", Seen("a_client_is_warned_once_for_each_kind_of_state_that_it_loses")),
     ("max_address_connections", Seen("limits_of_a_database_of_an_address_and_of_one_user_hold")),
     ("proxy_from", Seen("behind_a_balancer_the_address_in_its_header_counts")),

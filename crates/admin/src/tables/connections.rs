@@ -2,13 +2,12 @@
 
 use super::table::{Column, Row, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
+use crate::pins::PinRecord;
 use crate::records::SocketRecord;
 use crate::show::{Connections, Show};
 
-/// `id` is an int8 here: PgBouncer's int4 wraps after 2³¹ connections.
-pub(super) const CONNECTIONS: &[Column] = SOCKETS.split_at(21).0;
-
-pub(super) const SOCKETS: &[Column] = &[
+/// What all these tables begin with. `id` is an int8 here: PgBouncer's int4 wraps after 2³¹ connections.
+const COMMON: [Column; PGBOUNCERS_CONNECTIONS] = [
     text_column("type"),
     text_column("user"),
     text_column("database"),
@@ -30,6 +29,19 @@ pub(super) const SOCKETS: &[Column] = &[
     text_column("application_name"),
     int4("prepared_statements"),
     int8("id"),
+];
+
+/// How many columns PgBouncer's SHOW CLIENTS and SHOW SERVERS have.
+pub(super) const PGBOUNCERS_CONNECTIONS: usize = 21;
+
+/// The last three are Weir's own.
+pub(super) const CONNECTIONS: &[Column] = &joined::<3, { PGBOUNCERS_CONNECTIONS + 3 }>([
+    text_column("pinned_by"),
+    text_column("pinned_since"),
+    text_column("pinned_statement"),
+]);
+
+pub(super) const SOCKETS: &[Column] = &joined::<7, { PGBOUNCERS_CONNECTIONS + 7 }>([
     int4("recv_pos"),
     int4("pkt_pos"),
     int4("pkt_remain"),
@@ -37,7 +49,18 @@ pub(super) const SOCKETS: &[Column] = &[
     int4("send_remain"),
     int4("pkt_avail"),
     int4("send_avail"),
-];
+]);
+
+/// The common columns, and `more`.
+const fn joined<const MORE: usize, const ALL: usize>(more: [Column; MORE]) -> [Column; ALL] {
+    let mut all = [COMMON[0]; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < COMMON.len() { COMMON[at] } else { more[at - COMMON.len()] };
+        at += 1;
+    }
+    all
+}
 
 /// A connection's row, if the table has one for it. SHOW CLIENTS leaves out clients that are not logged in yet.
 ///
@@ -46,12 +69,22 @@ pub(super) const SOCKETS: &[Column] = &[
 pub(super) fn row_of(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
     let in_use = || matches!(record.state, "active" | "waiting" | "tested" | "new" | "login");
     match (what, of) {
-        (Show::Clients, Connections::Clients) if record.state != "login" => Some(row(of, record, record.state)),
-        (Show::Servers, Connections::Servers) => Some(row(of, record, record.state)),
+        (Show::Clients, Connections::Clients) if record.state != "login" => Some(with_pin(of, record)),
+        (Show::Servers, Connections::Servers) => Some(with_pin(of, record)),
         (Show::Sockets, _) => debug_row(of, record),
         (Show::ActiveSockets, _) if in_use() => debug_row(of, record),
         _ => None,
     }
+}
+
+/// A row with the reason why a client keeps its server.
+fn with_pin(side: Connections, socket: &SocketRecord) -> Row {
+    let mut values = row(side, socket, socket.state);
+    let pin = socket.pinned.as_deref();
+    values.push(pin.map(PinRecord::kinds));
+    values.push(pin.map(|pin| timestamp(pin.since)));
+    values.push(pin.and_then(PinRecord::statement).map(str::to_owned));
+    values
 }
 
 /// A row with the debugging columns, all zero: a connection has no such figures here. None for a cancel request, which

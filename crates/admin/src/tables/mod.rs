@@ -83,13 +83,22 @@ pub fn show(what: Show, snapshot: &Snapshot<'_>) -> Table {
     }
 }
 
-/// The table; with an ini, SHOW POOLS has PgBouncer's columns only, as scripts for PgBouncer read columns by position.
+/// The table, with the columns that it has here.
 fn cut(what: Show, mut table: Table, config: &Config) -> Table {
-    if what == Show::Pools && config.format == FileFormat::Ini {
-        table.columns = &table.columns[..pools::PGBOUNCERS_POOLS];
-        table.rows.iter_mut().for_each(|row| row.truncate(pools::PGBOUNCERS_POOLS));
-    }
+    table.columns = columns_with(what, config.format);
+    table.rows.iter_mut().for_each(|row| row.truncate(table.columns.len()));
     table
+}
+
+/// The columns of the table `what` with a configuration of this format: with an ini, PgBouncer's tables have its
+/// columns only, as scripts for PgBouncer read columns by position.
+pub fn columns_with(what: Show, format: FileFormat) -> &'static [Column] {
+    let all = columns(what);
+    match (what, format) {
+        (Show::Pools, FileFormat::Ini) => &all[..pools::PGBOUNCERS_POOLS],
+        (Show::Clients | Show::Servers, FileFormat::Ini) => &all[..connections::PGBOUNCERS_CONNECTIONS],
+        _ => all,
+    }
 }
 
 /// The columns of the table `what`, all of them.

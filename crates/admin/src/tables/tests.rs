@@ -10,6 +10,7 @@ use super::*;
 use crate::cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
 use crate::console::help_text;
 use crate::fault::Fault;
+use crate::pins::{PinReason, PinRecord};
 use crate::records::{DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, UserClients};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
@@ -79,7 +80,7 @@ const REFERENCE: [(Show, &str, &str); 27] = [
     (Show::Peers, "isii", "peer_id, host, port, pool_size"),
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
     (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
-    (Show::LostState, "ssNN", "database, kind, lost, refused"),
+    (Show::LostState, "ssNNN", "database, kind, lost, refused, found_late"),
     (
         Show::Statements,
         "sssNNNNNNNNNNNss",
@@ -90,9 +91,10 @@ const REFERENCE: [(Show, &str, &str); 27] = [
     (Show::Faults, "sssss", "kind, state, since, summary, advice"),
 ];
 
-const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
+const CONNECTION_KINDS: &str = "ssssssisissiiississiqsss";
 const CONNECTION: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \
-    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id";
+    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id, \
+    pinned_by, pinned_since, pinned_statement";
 
 const SOCKET_KINDS: &str = "ssssssisissiiississiqiiiiiii";
 const SOCKET: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \
@@ -176,6 +178,8 @@ fn report() -> Report {
 
 /// The connections of the report, clients and servers.
 fn connections() -> Vec<(Connections, SocketRecord)> {
+    let reason = PinReason { kind: "listen", since: 951_782_401_000_000, statement: "listen a".into() };
+    let pin = PinRecord { since: 951_782_401_000_000, idle_since: None, reasons: vec![reason] };
     let linked = SocketRecord {
         id: 9,
         user: "joe".into(),
@@ -192,14 +196,15 @@ fn connections() -> Vec<(Connections, SocketRecord)> {
         link: Some(0x71),
         application_name: "psql".into(),
         prepared_statements: 4,
+        pinned: Some(Box::new(pin)),
         ..SocketRecord::default()
     };
-    let waiting = SocketRecord { id: 4, state: "waiting", user: "joe".into(), ..linked.clone() };
+    let waiting = SocketRecord { id: 4, state: "waiting", user: "joe".into(), pinned: None, ..linked.clone() };
     let login = SocketRecord { id: 2, state: "login", ..SocketRecord::default() };
     let cancel = SocketRecord { id: 3, state: "active_cancel_req", ..SocketRecord::default() };
     let server =
         SocketRecord { id: 5, user: "owner".into(), state: "active", ptr: 0x71, link: Some(0x70), ..linked.clone() };
-    let idle = SocketRecord { id: 6, state: "idle", link: None, close_needed: true, ..server.clone() };
+    let idle = SocketRecord { id: 6, state: "idle", link: None, close_needed: true, pinned: None, ..server.clone() };
     let clients = [waiting, login, cancel, linked].map(|client| (Connections::Clients, client));
     clients.into_iter().chain([server, idle].map(|server| (Connections::Servers, server))).collect()
 }
@@ -266,6 +271,9 @@ fn with_a_pgbouncer_ini_the_pools_have_pgbouncers_columns_and_no_other() {
     let table = show(Show::Pools, &snapshot);
     assert_eq!(table.columns.last().map(|column| column.name), Some("load_balance_hosts"));
     assert!(table.columns.len() == 17 && table.rows.iter().all(|row| row.len() == 17));
+    let of_clients = columns_with(Show::Clients, config.format);
+    assert_eq!((of_clients.len(), of_clients.last().map(|column| column.name)), (21, Some("id")));
+    assert_eq!(columns_with(Show::Servers, config.format), of_clients);
 }
 
 #[test]
@@ -389,12 +397,13 @@ fn users_are_those_who_may_log_in_and_those_we_log_in_as() {
 #[test]
 fn clients_are_shown_without_those_that_log_in() {
     let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    let pinned = "listen,2000-02-29 00:00:01 UTC,listen a";
     assert_eq!(
         lines(Show::Clients),
         [
-            format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4"),
-            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3".to_owned(),
-            format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9"),
+            format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4,-,-,-"),
+            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3,-,-,-".to_owned(),
+            format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9,{pinned}"),
         ]
     );
 }
@@ -402,11 +411,12 @@ fn clients_are_shown_without_those_that_log_in() {
 #[test]
 fn a_server_and_its_client_point_at_each_other() {
     let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    let pinned = "listen,2000-02-29 00:00:01 UTC,listen a";
     assert_eq!(
         lines(Show::Servers),
         [
-            format!("S,owner,app,none,active,{rest},0,0x71,0x70,0,,psql,4,5"),
-            format!("S,owner,app,none,idle,{rest},1,0x71,,0,,psql,4,6"),
+            format!("S,owner,app,none,active,{rest},0,0x71,0x70,0,,psql,4,5,{pinned}"),
+            format!("S,owner,app,none,idle,{rest},1,0x71,,0,,psql,4,6,-,-,-"),
         ]
     );
 }

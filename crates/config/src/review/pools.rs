@@ -103,7 +103,9 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
             found.push(("on_dirty", "in mode auto no client finds what another has left: a server is reset"));
         }
     } else {
-        found.push(("max_pinned", "only in mode auto a client keeps its server for what it has left"));
+        for setting in ["max_pinned", "pin_refuse"] {
+            found.push((setting, "only in mode auto a client keeps its server for what it has left"));
+        }
     }
     if pool.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));

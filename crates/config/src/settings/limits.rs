@@ -71,10 +71,21 @@ pub(super) static SETTINGS: &[Setting] = &[
         "shared",
         Field::Limits(|l| FieldMut::ListenBy(&mut l.listen)),
         "With `mode = \"auto\"`: by which connection clients listen (LISTEN): by one of the pool's servers that all of them \
-         `shared`, or each by an `own` server, which it keeps. A pool with fewer servers than twice the workers has no server \
-         to share.",
+         `shared`, or each by an `own` server, which it keeps. A pool whose `size` is not greater than the number of \
+         workers, or whose servers are limited together with others', has none to share.",
     )
     .ini_own("listen"),
+    Setting::new(
+        Limits,
+        "pin_refuse",
+        Kind::Names,
+        "",
+        Field::Limits(|l| FieldMut::StateKinds(&mut l.pin_refuse)),
+        "With `mode = \"auto\"`: the kinds of state for which no client may keep a server, of `settings`, `listen`, \
+         `statements`, `cursors`, `temporary_objects` and `advisory_locks`. A statement that would certainly leave such state \
+         gets an ERROR; a client whose state is found afterwards is disconnected. See [pooling.md](pooling.md#auto).",
+    )
+    .ini_own("pin_refuse"),
     Setting::new(
         Limits,
         "max_prepared_statements",

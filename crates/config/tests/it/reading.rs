@@ -61,6 +61,16 @@ fn a_pool_that_says_little_has_its_name_as_database_and_no_user() {
 }
 
 #[test]
+fn kinds_of_state_are_a_list_of_known_words() {
+    let config = read_with_user(
+        "[limits]\npin_refuse = [\"listen\"]\n[pools.a]\nhost = \"db\"\nmode = \"auto\"\n\
+         pin_refuse = [\"temporary_objects\", \"advisory_locks\"]\n[pools.b]\nhost = \"db\"\nmode = \"auto\"",
+    );
+    let of = |pool: &str| config.pools[pool].limits.pin_refuse.to_string();
+    assert_eq!((of("a"), of("b")), ("temporary_objects,advisory_locks".to_owned(), "listen".to_owned()));
+}
+
+#[test]
 fn a_pools_own_limit_wins_over_the_one_for_all_wherever_that_stands() {
     let config = read_with_user(
         "[pools.a]\nhost = \"db\"\nsize = 5\nmode = \"session\"\nquery_timeout = \"1500ms\"\n\

@@ -59,6 +59,7 @@ fn what_can_not_be_set_is_refused_with_the_reason() {
     assert!(error("auth_type", "hba").starts_with("SET failed: type hba needs rules"));
     assert!(error("auth_file", "x").starts_with("SET failed: auth_file names a file"));
     assert!(error("client_tls_sslmode", "always").starts_with("SET failed: client_tls_sslmode must be one of"));
+    assert!(error("pin_refuse", "listen, temp").contains("must list words of settings, listen, "));
     assert!(error("password", "x").starts_with("SET failed: unknown parameter"));
 }
 

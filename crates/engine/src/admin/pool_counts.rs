@@ -14,6 +14,8 @@ pub(crate) struct PoolCounts {
     pub(crate) refused_by: ClientNames,
     /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
+    /// The kinds of state found late that the log has mentioned.
+    pub(crate) late_logged: Dirty,
     /// When the log last mentioned the pool's waits.
     pub(crate) wait_logged: Option<Time>,
     /// The counters at the start of the last complete period, and at its end.
@@ -29,6 +31,7 @@ impl PoolCounts {
             refusals: Refusals::default(),
             refused_by: ClientNames::default(),
             lost_logged: Dirty::NONE,
+            late_logged: Dirty::NONE,
             wait_logged: None,
             previous: (Stats::default(), now),
             latest: (Stats::default(), now),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_admin::{
-    ClientNames, Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, Symptoms, UserClients,
+    ClientNames, Connections, DatabaseStats, MemoryRecord, PinRecord, PoolRecord, Report, SocketRecord, Symptoms,
+    UserClients,
 };
 use weir_base::{ClientAddr, ConnId, Host, Span, Time};
 use weir_pool::ServerState as InPool;
@@ -73,6 +74,7 @@ impl Tables<'_> {
                     Some(slot) => {
                         *linked_count(&mut record, slot) += 1;
                         record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
+                        self.count_pinned(slot, &mut record);
                     }
                     None if (self.is_lent)(server) => {}
                     None => record.sv_active += 1,
@@ -90,6 +92,21 @@ impl Tables<'_> {
             slot.pool.waiting().take(MAX_LOOKS as usize).filter_map(|(conn, _)| self.conns.get::<ClientSlot>(conn));
         clients.for_each(|client| names.count(&client.user, client.application(self.params), 1));
         names
+    }
+
+    /// Counts a server's client, if it keeps the server for what it has left there.
+    fn count_pinned(&self, server: &ServerSlot, record: &mut PoolRecord) {
+        let Some(pinned) = &server.pinned else { return };
+        record.pinned.count(pinned.kinds());
+        if let Some(client) = server.link.and_then(|client| self.conns.get::<ClientSlot>(client)) {
+            record.symptoms.pinned_by.count(&client.user, client.application(self.params), 1);
+        }
+    }
+
+    /// Why a server's client keeps it.
+    fn pin_of(&self, server: &ServerSlot) -> Option<Box<PinRecord>> {
+        let idle_since = server.is_idle_in_session().then(|| server.clock.received_at());
+        server.pinned.as_ref().map(|pinned| Box::new(pinned.record(idle_since, |at| self.common.wall(at))))
     }
 
     /// The clients of this worker whose request has no answer. Names a bounded number of them.
@@ -192,6 +209,7 @@ impl Tables<'_> {
             tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: client.application(self.params).to_owned(),
             prepared_statements: session.map_or(0, |s| s.prepared() as u32),
+            pinned: server.and_then(|server| self.pin_of(server)),
             ..SocketRecord::default()
         }
     }
@@ -246,6 +264,7 @@ impl Tables<'_> {
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: up.map_or(0, |up| up.prepared() as u32),
             held_for: client.and(up).and_then(Server::hold_reason),
+            pinned: self.pin_of(server),
             transaction_time: began(server.clock.transaction_at()),
             query_time: began(server.clock.query_at()),
         }

@@ -8,7 +8,7 @@
 //! Invariant: no input makes more than [`PAGE`] rows of a table that lists connections, or visits more than
 //! [`MAX_LOOKS`] slots. A table is not a snapshot: each row is true at the moment when its page was made.
 
-use weir_admin::{Column, Row, Show, SocketRecord};
+use weir_admin::{Column, Row, Show, SocketRecord, Table};
 use weir_base::{ConnId, WorkerId};
 use weir_pgwire::put_back;
 
@@ -24,6 +24,8 @@ pub(crate) struct TableStream {
     /// Replies for an earlier table of the same console have another id.
     id: u64,
     show: Show,
+    /// The number of columns: a row may have more.
+    columns: usize,
     rest: Rest,
     /// The next piece is requested.
     asked: bool,
@@ -55,14 +57,15 @@ pub(crate) struct Piece {
 
 impl TableStream {
     /// A table that lists connections.
-    pub(crate) fn of_connections(id: u64, show: Show) -> TableStream {
+    pub(crate) fn of_connections(id: u64, show: Show, columns: usize) -> TableStream {
         let begin = Position { list: 0, worker: 0, slot: 0 };
-        TableStream { id, show, rest: Rest::Connections(begin), asked: false }
+        TableStream { id, show, columns, rest: Rest::Connections(begin), asked: false }
     }
 
     /// A finished table.
-    pub(crate) fn of_rows(id: u64, show: Show, rows: Vec<Row>) -> TableStream {
-        TableStream { id, show, rest: Rest::Rows(rows.into_iter()), asked: true }
+    pub(crate) fn of_rows(id: u64, show: Show, table: Table) -> TableStream {
+        let columns = table.columns.len();
+        TableStream { id, show, columns, rest: Rest::Rows(table.rows.into_iter()), asked: true }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -90,7 +93,9 @@ impl TableStream {
     pub(crate) fn page(&mut self, records: &[SocketRecord], next: Option<u32>, workers: u16) -> Option<Piece> {
         let Rest::Connections(at) = &mut self.rest else { return None };
         let of = self.show.lists()[at.list];
-        let rows: Vec<Row> = records.iter().filter_map(|r| weir_admin::connection_row(self.show, of, r)).collect();
+        let rows = records.iter().filter_map(|record| weir_admin::connection_row(self.show, of, record));
+        let mut rows: Vec<Row> = rows.collect();
+        rows.iter_mut().for_each(|row| row.truncate(self.columns));
         *at = match next {
             Some(slot) => Position { slot, ..*at },
             None if at.worker + 1 < workers => Position { worker: at.worker + 1, slot: 0, ..*at },

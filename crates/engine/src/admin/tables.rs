@@ -30,9 +30,10 @@ pub(crate) fn with_tables<R>(core: &Core, make: impl FnOnce(&Tables<'_>) -> R) -
 
 /// Begins to send a table that lists connections.
 pub(crate) fn list_connections<I: Io>(core: &mut Core, client: &mut ClientSlot, show: Show, io: &mut I) {
-    io.send(client.conn, &stream::columns(weir_admin::columns(show)));
+    let columns = weir_admin::columns_with(show, core.common.config().format);
+    io.send(client.conn, &stream::columns(columns));
     client.pause(Reason::Waits, io);
-    let mut table = TableStream::of_connections(core.common.next_id(), show);
+    let mut table = TableStream::of_connections(core.common.next_id(), show, columns.len());
     ask_for_piece(&mut table, client.conn, core.common.worker(), io);
     if let ClientPhase::Console(console) = client.phase_mut() {
         console.set_table(table);
@@ -67,8 +68,9 @@ pub(crate) fn send_table<I: Io>(core: &mut Core, conn: ConnId, show: Show, table
     let id = core.common.next_id();
     // The operator may have disconnected meanwhile.
     let Some(console) = operators::console(core, conn) else { return };
-    console.set_table(TableStream::of_rows(id, show, table.rows));
-    io.send(conn, &stream::columns(table.columns));
+    let columns = table.columns;
+    console.set_table(TableStream::of_rows(id, show, table));
+    io.send(conn, &stream::columns(columns));
     next_rows(core, conn, id, io);
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use weir_admin::PinCounts;
 use weir_base::{ConnId, Span, Time};
 use weir_config::Config;
 use weir_pgwire::{ErrorFields, put_back};
@@ -50,11 +51,16 @@ enum Hold {
     IdleTransaction,
     /// A client in session mode without a request.
     IdleSession,
+    /// A client without a request that keeps the server for what it has left there.
+    Pinned,
     /// Work of ours: a check, a reset, an auth_query.
     Own,
     /// Another worker, to which the server is lent.
     Lent,
 }
+
+/// The number of kinds of [`Hold`].
+const HOLDS: usize = Hold::Lent as usize + 1;
 
 /// The number of servers, and for how long the one that is held longest has been held.
 #[derive(Clone, Copy, Default)]
@@ -112,7 +118,8 @@ impl Diagnosis<'_> {
     /// transaction, for up to 61 s; 1 by a query, for up to 2 s.`
     pub(crate) fn holders(&self) -> String {
         let (mut servers, mut used) = (0, 0);
-        let mut groups = [Group::default(); 5];
+        let mut groups = [Group::default(); HOLDS];
+        let mut pinned = PinCounts::default();
         for (conn, state, _) in self.pool.pool.servers() {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
@@ -123,15 +130,18 @@ impl Diagnosis<'_> {
                 // The server is out of the table: it is being processed now.
                 None => (Hold::Query, self.now),
             };
+            if let (Hold::Pinned, Some(server)) = (hold, self.conns.get::<ServerSlot>(conn)) {
+                server.pinned.iter().for_each(|why| pinned.count(why.kinds()));
+            }
             let group = &mut groups[hold as usize];
             group.count += 1;
             group.longest = group.longest.max(self.now.since(since));
         }
-        sentence(used, servers, &groups)
+        sentence(used, servers, &groups, &pinned)
     }
 }
 
-fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
+fn sentence(used: u32, servers: u32, groups: &[Group; HOLDS], pinned: &PinCounts) -> String {
     if servers == 0 {
         return "No server connection is open.".to_owned();
     }
@@ -139,6 +149,7 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
     let words = [
         (Hold::IdleTransaction, "by clients that idle in a transaction"),
         (Hold::IdleSession, "by sessions that idle"),
+        (Hold::Pinned, "by idle clients that keep them for what they have left there"),
         (Hold::Query, "by queries"),
         (Hold::Own, "by work of the pooler's own"),
     ];
@@ -148,6 +159,9 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
         if count > 0 {
             let _ = write!(text, "{sign}{count} {words}, for up to {} s", longest.micros() / 1_000_000);
             sign = "; ";
+        }
+        if count > 0 && hold == Hold::Pinned {
+            let _ = write!(text, " ({})", pinned.in_words());
         }
     }
     let lent = groups[Hold::Lent as usize].count;
@@ -164,6 +178,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
         ServerState::Up(_, ServerPhase::Linked) => {
             let Holding { client_idle, query, transaction, .. } = *server.clock.holding();
             match (client_idle, transaction) {
+                (Time::NEVER, Time::NEVER) if server.is_pinned() => (Hold::Pinned, server.clock.received_at()),
                 (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.received_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
@@ -223,8 +238,9 @@ mod tests {
 
     #[test]
     fn a_pool_without_servers_has_none_in_use() {
-        let none = [Group::default(); 5];
-        assert_eq!(sentence(0, 0, &none), "No server connection is open.");
-        assert_eq!(sentence(0, 1, &none), "0 of 1 servers are in use.");
+        let none = [Group::default(); HOLDS];
+        let pinned = PinCounts::default();
+        assert_eq!(sentence(0, 0, &none, &pinned), "No server connection is open.");
+        assert_eq!(sentence(0, 1, &none, &pinned), "0 of 1 servers are in use.");
     }
 }

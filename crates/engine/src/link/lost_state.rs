@@ -1,17 +1,21 @@
-//! Session state that clients lost at the end of a transaction, or were refused: counts it, and logs each kind once.
+//! Session state that clients lost at the end of a transaction or were refused, or that was found late: counts it, and
+//! logs each kind once.
 //!
 //! `weir-session` decides what is lost, and also warns the client.
 
-use weir_admin::STATE_KINDS;
+use weir_base::STATE_KINDS;
 use weir_config::Config;
 use weir_pgwire::Dirty;
-use weir_session::ParamTable;
 use weir_session::from_server::Unusual;
+use weir_session::{Left, ParamTable};
 
 use crate::client::slot::ClientSlot;
+use crate::core::Core;
+use crate::lines;
 use crate::log::log_client;
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
+use crate::server::pinned;
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
@@ -50,4 +54,24 @@ pub(crate) fn log<I: Io>(
     }
 }
 
-const _: () = assert!(STATE_KINDS.len() == Dirty::KINDS.len());
+/// A text has left state that had been executed before without a question (`mode = "auto"`): other clients of the server
+/// may have found it then.
+#[cold]
+pub(crate) fn found_late<I: Io>(core: &mut Core, left: &Left, client: &mut ClientSlot, io: &mut I) {
+    let counts = &mut core.pools.get_mut(client.pool).counts;
+    let new = left.late.without(counts.late_logged);
+    counts.late_logged.insert(left.late);
+    for (index, kind) in Dirty::KINDS.into_iter().enumerate().filter(|(_, kind)| left.late.contains(*kind)) {
+        core.pools.get_mut(client.pool).counts.counters.lost.of(index).late += 1;
+        if !new.contains(kind) {
+            continue;
+        }
+        let (what, statement) = (STATE_KINDS[index], pinned::text_of(left, kind));
+        let application = client.application(&core.sessions.params);
+        let text = format_args!(
+            "session state of the kind \"{what}\" was found late: a statement that had run unasked has left it \
+             (application_name \"{application}\"): {statement}; see SHOW LOST_STATE"
+        );
+        lines::about_client(core, Level::Warning, client, text, io);
+    }
+}

@@ -5,17 +5,18 @@
 //! it listens (`listen`); for anything else it is *pinned*: it keeps the server until a later answer shows that nothing is
 //! left, or until it disconnects, and then the server is cleaned.
 //!
-//! Must not know kinds of state. A pool's pinned servers are at most a share of its size (`PoolSlot::pin`).
+//! A pool's pinned servers are at most a share of its size (`PoolSlot::pin`), and none is kept for a kind that the pool
+//! refuses. Why a server is kept is a part of it ([`Pinned`](crate::server::pinned::Pinned)).
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, StateKinds, Time};
 use weir_pgwire::Dirty;
-use weir_session::Refusal;
+use weir_session::{Left, Refusal, state_name};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lines;
-use crate::link::{leave, release};
+use crate::link::{leave, lost_state, release};
 use crate::listen::follow::{self, Followed};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
@@ -34,11 +35,17 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     *phase = ServerPhase::Linked;
     let was_own = up.keeps().contains(Dirty::LISTEN);
     let left = up.left_is_known(session, &core.sessions.params, texts, answered, may_be_untracked);
-    let Some(mut client) = client else { return release::finish_transaction(core, now, server, None, io) };
+    let Some(mut client) = client else {
+        server.unpin();
+        return release::finish_transaction(core, now, server, None, io);
+    };
+    if !left.late.is_empty() {
+        lost_state::found_late(core, &left, &mut client, io);
+    }
     match follow::follow(core, now, &mut server, &mut client, (&left, was_own), io) {
-        Followed::Shared | Followed::Own => settle(core, now, server, client, io),
+        Followed::Shared | Followed::Own => settle(core, now, server, client, left, io),
         Followed::Waits => {
-            server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Subscribing);
+            follow::wait(core, &mut server, &client, left);
             core.conns.put_client(client);
             core.conns.put_server(server);
         }
@@ -53,34 +60,55 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
 }
 
 /// The server that listens for a pool's clients has done what a client was promised, whose own server has waited for it.
-pub(crate) fn listens<I: Io>(core: &mut Core, now: Time, client: ConnId, io: &mut I) {
+pub(crate) fn listens<I: Io>(core: &mut Core, now: Time, client: ConnId, left: Left, io: &mut I) {
     let Some((mut server, client)) = follow::server_of(core, client) else { return };
     server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
-    settle(core, now, server, client, io);
+    settle(core, now, server, client, left, io);
 }
 
 /// The client keeps its server if something is left there that needs it.
-fn settle<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
-    if server.up().is_some_and(|(up, _)| !up.keeps().is_empty()) {
-        return pin(core, now, server, client, io);
+fn settle<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Box<ClientSlot>,
+    mut left: Left,
+    io: &mut I,
+) {
+    left.kept = server.up().map_or(Dirty::NONE, |(up, _)| up.keeps());
+    if !left.kept.is_empty() {
+        return pin(core, now, server, client, &left, io);
     }
-    server.pin(Time::NEVER);
+    server.unpin();
     release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
     release::finish_transaction(core, now, server, Some(client), io);
 }
 
-fn pin<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
-    let ix = server.pool;
+fn pin<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    mut client: Box<ClientSlot>,
+    left: &Left,
+    io: &mut I,
+) {
+    let slot = core.pools.get_mut(server.pool);
+    let refused = StateKinds::from_bits(slot.config.limits.pin_refuse.bits() & left.kept.bits());
+    if let Some(kind) = refused.places().next() {
+        slot.counts.counters.lost.of(kind).refused += 1;
+        core.conns.put_server(server);
+        return leave::refuse(core, now, client, Refusal::PinRefused(state_name(Dirty::KINDS[kind])), io);
+    }
     if !server.is_pinned() {
-        let reason = server.up().and_then(|(up, _)| up.hold_reason()).unwrap_or_default();
-        let is_pinned = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_pinned());
-        if !core.pools.get_mut(ix).pin(server.conn, is_pinned) {
+        let reason = left.kept.kinds().next().map(state_name).unwrap_or_default();
+        let is_kept = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_kept());
+        if !slot.pin(server.conn, is_kept) {
             core.conns.put_server(server);
             return leave::refuse(core, now, client, Refusal::TooManyPinned(reason), io);
         }
-        server.pin(now);
         lines::about_client(core, Level::Debug, &client, format_args!("keeps its server: {reason}"), io);
     }
+    server.pin(left, now);
     release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
     client.resume(Reason::Waits, io);
     core.common.follow_up(FollowUp::Feed(client.conn));

@@ -21,13 +21,13 @@ pub(crate) fn is_ready(session: &Client, table: Option<&mut Table>) -> bool {
 pub(crate) fn check_waiting(core: &mut Core, ix: u32) {
     let slot = core.pools.get_mut(ix);
     let Some(table) = slot.listening.table() else { return };
-    for conn in std::mem::take(&mut table.waiting) {
+    for (conn, left) in std::mem::take(&mut table.waiting) {
         let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { continue };
         let ready = client.ready().is_none_or(|session| is_ready(session, Some(&mut *table)));
         if ready {
-            core.common.follow_up(FollowUp::Listens(conn));
+            core.common.follow_up(FollowUp::Listens(conn, left));
         } else {
-            table.waiting.insert(conn);
+            table.waiting.insert(conn, left);
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn follow<I: Io>(
     let encoding = encoding.map(str::to_owned);
     let table = slot.listening.table_or_new();
     let by = table.by;
-    let becomes = !matches!(by, By::Server(_)) && left.kinds.without(Dirty::LISTEN).is_empty() && !names.is_empty();
+    let becomes = !matches!(by, By::Server(_)) && left.kept.without(Dirty::LISTEN).is_empty() && !names.is_empty();
     let becomes = becomes && server::may_listen(core, server);
     let table = core.pools.get_mut(server.pool).listening.table_or_new();
     let fits = becomes || table.encoding.is_none() || table.encoding == encoding;
@@ -77,8 +77,14 @@ pub(crate) fn follow<I: Io>(
     if clients::is_ready(session, core.pools.get_mut(server.pool).listening.table()) {
         return Followed::Shared;
     }
-    core.pools.get_mut(server.pool).listening.table_or_new().waiting.insert(conn);
     Followed::Waits
+}
+
+/// The client's server waits with it for the server that listens; what is `left` there counts then.
+pub(crate) fn wait(core: &mut Core, server: &mut ServerSlot, client: &ClientSlot, left: Left) {
+    server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Subscribing);
+    let table = core.pools.get_mut(server.pool).listening.table_or_new();
+    table.waiting.insert(client.conn, Box::new(left));
 }
 
 /// The session of a client whose server waits with it for the server that listens.

@@ -28,8 +28,8 @@ const AGAIN: Span = Span::from_secs(1);
 pub(crate) fn may_listen(core: &mut Core, server: &ServerSlot) -> bool {
     let slot = core.pools.get_mut(server.pool);
     let stays = !server.marked_for_close && !slot.pool.is_outdated(server.conn) && !slot.pool.is_paused();
-    let is_pinned = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_pinned());
-    stays && slot.pin(server.conn, is_pinned)
+    let is_kept = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_kept());
+    stays && slot.pin(server.conn, is_kept)
 }
 
 /// A client's server listens for all clients from now on. The client has none.
@@ -46,7 +46,6 @@ pub(crate) fn becomes<I: Io>(core: &mut Core, now: Time, server: &mut ServerSlot
 
 /// A server listens from now on.
 fn listens<I: Io>(core: &mut Core, now: Time, server: &mut ServerSlot, io: &mut I) {
-    server.pin(now);
     let Some((up, phase)) = server.up() else { return };
     *phase = ServerPhase::Listening;
     up.listens_for_client();
@@ -184,10 +183,7 @@ pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) 
 
 fn give_back(core: &mut Core, server: ConnId, present: bool) {
     let slot = core.conns.get_mut::<ServerSlot>(server).filter(|_| present);
-    if let Some((_, phase)) = slot.and_then(|server| {
-        server.pin(Time::NEVER);
-        server.up()
-    }) {
+    if let Some((_, phase)) = slot.and_then(|server| server.up()) {
         *phase = ServerPhase::Linked;
         core.common.follow_up(FollowUp::Release(server));
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_base::{ConnId, Time};
 use weir_config::{ListenBy, PoolConfig};
+use weir_session::Left;
 use weir_session::listener::Listener;
 
 /// The listening of a pool's clients.
@@ -28,7 +29,7 @@ pub(crate) struct Table {
     /// On which the query under way listens.
     asked: Vec<Arc<str>>,
     /// Clients that get their ReadyForQuery once their channels are heard, and their own notifications have arrived.
-    pub(crate) waiting: BTreeSet<ConnId>,
+    pub(crate) waiting: BTreeMap<ConnId, Box<Left>>,
     pub(crate) exchange: Listener,
     /// The client_encoding of the server, in which all get what is sent.
     pub(crate) encoding: Option<String>,

@@ -178,10 +178,10 @@ pub(crate) fn wait_limit(config: &Config, pool: &weir_config::PoolConfig) -> (Sp
 
 impl PoolSlot {
     /// A client keeps this server for what it has left there, if not too many do (`max_pinned`); returns whether it
-    /// may. `is_pinned`: whether another server still is kept.
-    pub(crate) fn pin(&mut self, server: ConnId, is_pinned: impl Fn(ConnId) -> bool) -> bool {
+    /// may. `is_kept`: whether another server still is.
+    pub(crate) fn pin(&mut self, server: ConnId, is_kept: impl Fn(ConnId) -> bool) -> bool {
         let limits = &self.config.limits;
-        self.pinned.retain(|other| *other != server && is_pinned(*other));
+        self.pinned.retain(|other| *other != server && is_kept(*other));
         let most = (u64::from(limits.size) * u64::from(limits.max_pinned) / 100).max(1);
         let may = limits.size == 0 || limits.max_pinned == 0 || (self.pinned.len() as u64) < most;
         if may {

@@ -10,7 +10,7 @@
 //! - `unresponsive`, `probe`: hosts that give no answer. `login_throttle`: how many logins a host gets at once, and
 //!   when a host that is down is tried. `dns`: addresses of names. `vanished`: servers on addresses that a name no
 //!   longer has.
-//! - `idle`: idle servers that another pool needs closed.
+//! - `idle`: idle servers that another pool needs closed. `pinned`: why a server's client keeps it.
 
 pub(crate) mod close;
 pub(crate) mod connection;
@@ -26,6 +26,7 @@ pub(crate) mod login_steps;
 pub(crate) mod login_throttle;
 pub(crate) mod open;
 pub(crate) mod permits;
+pub(crate) mod pinned;
 pub(crate) mod probe;
 mod reading;
 pub(crate) mod slot;

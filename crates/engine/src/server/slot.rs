@@ -6,7 +6,7 @@ use weir_base::{ConnId, Target, Time};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
 use weir_session::startup::Replication;
-use weir_session::{Refusal, Server};
+use weir_session::{Left, Refusal, Server};
 
 use crate::client_login::reported::Welcome;
 use crate::handles::PoolIx;
@@ -14,6 +14,7 @@ use crate::link::link_clock::LinkClock;
 use crate::reading::Reading;
 use crate::server::connection::Connection;
 use crate::server::hosts::Attempt;
+use crate::server::pinned::Pinned;
 
 /// A server. Other rooms read its [`ServerRow`], and change it by the methods here.
 pub(crate) struct ServerSlot {
@@ -59,8 +60,8 @@ pub(crate) struct ServerRow {
     pub(crate) dedicated: Option<Box<Dedicated>>,
     /// When the server was granted, if servers are limited.
     pub(crate) granted_at: Time,
-    /// Since when the server's client keeps it for what it has left; never: it does not.
-    pub(crate) pinned_since: Time,
+    /// Why the server's client keeps it between transactions; none: it does not.
+    pub(crate) pinned: Option<Box<Pinned>>,
 }
 
 /// Whom a server of one client is for.
@@ -152,7 +153,7 @@ impl ServerSlot {
             dedicated: None,
             unused: false,
             granted_at: now,
-            pinned_since: Time::NEVER,
+            pinned: None,
         };
         ServerSlot { row }
     }
@@ -170,6 +171,13 @@ impl ServerSlot {
     /// Whether the server's client is idle in a transaction.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
         self.link.is_some() && self.clock.holding().client_idle != Time::NEVER
+    }
+
+    /// Whether the server's client keeps it, and has no transaction and no request there.
+    pub(crate) fn is_idle_in_session(&self) -> bool {
+        let holding = self.clock.holding();
+        self.phase() == Some(ServerPhase::Linked)
+            && (holding.client_idle, holding.transaction) == (Time::NEVER, Time::NEVER)
     }
 
     /// Whether the server is still logging in, as its pool sees it.
@@ -208,19 +216,32 @@ impl ServerSlot {
     /// The server has no client any more; returns the one that it had.
     #[inline]
     pub(crate) fn unlinked(&mut self) -> Option<ConnId> {
-        self.row.pinned_since = Time::NEVER;
+        self.row.pinned = None;
         self.row.link.take()
+    }
+
+    /// Whether the server is kept between transactions: by its client, or to listen for all.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_pinned() || self.phase() == Some(ServerPhase::Listening)
     }
 
     /// Whether the server's client keeps it between transactions, for what it has left.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
-        self.pinned_since != Time::NEVER
+        self.pinned.is_some()
     }
 
-    /// The server's client keeps it, or not.
-    pub(crate) fn pin(&mut self, since: Time) {
-        self.row.pinned_since = since;
+    /// The server's client keeps it for what it has left, as the server has just said.
+    pub(crate) fn pin(&mut self, left: &Left, now: Time) {
+        match &mut self.row.pinned {
+            Some(pinned) => pinned.found(left, now),
+            none => *none = Some(Box::new(Pinned::new(left, now))),
+        }
+    }
+
+    /// The server's client does not keep it any more.
+    pub(crate) fn unpin(&mut self) {
+        self.row.pinned = None;
     }
 
     /// The server has this client, which sends queries to it.

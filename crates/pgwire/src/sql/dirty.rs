@@ -45,6 +45,17 @@ impl Dirty {
         self.0 & other.0 == other.0
     }
 
+    /// The intersection.
+    #[must_use]
+    pub const fn common(self, other: Dirty) -> Dirty {
+        Dirty(self.0 & other.0)
+    }
+
+    /// Whether the sets have a kind in common.
+    pub const fn has_any(self, other: Dirty) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

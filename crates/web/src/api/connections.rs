@@ -15,6 +15,7 @@ use super::page::page_limit;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{seconds, seconds_of};
+use crate::pinned::Pinned;
 
 /// Worker pages that are read for one page of the answer.
 const LOOKS: usize = 64;
@@ -51,6 +52,8 @@ pub(crate) struct Connection {
     prepared_statements: u32,
     /// Of a linked server: what holds it, and since when; seconds since 1970.
     held_for: Option<&'static str>,
+    /// Why the client keeps the server between transactions.
+    pinned: Option<Pinned>,
     transaction_at: Option<f64>,
     query_at: Option<f64>,
 }
@@ -77,6 +80,7 @@ impl From<SocketRecord> for Connection {
             application_name: record.application_name,
             prepared_statements: record.prepared_statements,
             held_for: record.held_for,
+            pinned: record.pinned.as_deref().map(Pinned::of),
             transaction_at: record.transaction_time.map(seconds_of),
             query_at: record.query_time.map(seconds_of),
         }

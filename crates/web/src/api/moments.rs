@@ -18,7 +18,7 @@ pub(super) async fn moments(
 /// Converts samples to moments; leaves out those of which nothing is known.
 fn converted(samples: &[Sample]) -> Vec<Moment> {
     // Looked up once, not for each of thousands of samples.
-    let [waiting, active, idle, in_transaction, rate, mean, wait, share] = [
+    let [waiting, active, idle, in_transaction, rate, mean, wait, share, pinned] = [
         "clients_waiting",
         "servers_active",
         "servers_idle",
@@ -27,6 +27,7 @@ fn converted(samples: &[Sample]) -> Vec<Moment> {
         "transaction_ms_mean",
         "wait_ms_p95",
         "idle_in_transaction_share",
+        "servers_pinned",
     ]
     .map(place);
     let moment = |sample: &Sample| {
@@ -40,6 +41,7 @@ fn converted(samples: &[Sample]) -> Vec<Moment> {
             transaction_ms_mean: known(mean),
             wait_ms_p95: known(wait),
             idle_in_transaction_share: known(share),
+            servers_pinned: known(pinned).unwrap_or(0.0),
         })
     };
     samples.iter().filter_map(moment).collect()

@@ -19,7 +19,7 @@ use super::params::{Name, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
-use crate::pool_health::Health;
+use crate::pool_health::{Affected, Health};
 
 /// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;
@@ -51,12 +51,23 @@ pub(crate) struct Pool {
     health: Health,
     clients: Clients,
     servers: Servers,
+    /// The clients that keep their servers between transactions.
+    pinned: Pins,
     longest_wait_seconds: f64,
     totals: Totals,
     refusals: BTreeMap<&'static str, u64>,
     /// Session state that clients lost at the end of a transaction, by kind.
     lost_state: BTreeMap<&'static str, u64>,
     users: Vec<PoolUser>,
+}
+
+/// Clients that keep their servers for what they have left there.
+#[derive(Serialize)]
+struct Pins {
+    clients: u32,
+    /// By kind of state: a client may count for several.
+    by: BTreeMap<&'static str, u32>,
+    applications: Vec<Affected>,
 }
 
 /// A user's part of a pool.
@@ -157,6 +168,11 @@ impl<'a> Index<'a> {
             health: Health::from(if records.is_empty() { unused } else { &all.health }),
             clients: Clients::of(&all),
             servers: Servers::of(&all),
+            pinned: Pins {
+                clients: all.pinned.clients,
+                by: all.pinned.named().into_iter().filter(|(_, count)| *count > 0).collect(),
+                applications: Affected::most(&all.symptoms.pinned_by),
+            },
             longest_wait_seconds: seconds(all.maxwait),
             totals: Totals::of(self.stats.get(name).map_or(&Stats::default(), |stats| &stats.total)),
             refusals: self.refusals.get(name).copied().unwrap_or_default().named().into(),

@@ -10,7 +10,7 @@ mod process;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PoolHealth, SocketRecord};
+use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PinCounts, PoolHealth, SocketRecord};
 use weir_base::{PoolMode, plural};
 
 use crate::activity_probe::ProbedActivity;
@@ -80,6 +80,8 @@ pub(crate) enum Cause {
     IdleInTransaction,
     /// In session mode: clients hold servers between their transactions.
     IdleSessions,
+    /// Clients keep servers between their transactions for the state that they have left there.
+    Pins,
     /// Clients do not read the results of their queries, and so hold servers.
     UnreadResults,
     /// One application has most of the servers, with long queries.
@@ -275,6 +277,9 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
         );
         return Some((Cause::IdleSessions, text));
     }
+    if let Some(text) = pins(of) {
+        return Some((Cause::Pins, format!("{wait}; {text}.")));
+    }
     if of.size > 0 && of.servers.len() < of.size as usize {
         let text = format!("{wait}, and only {} of {} servers are in use.", of.servers.len(), of.size);
         return Some((Cause::FewerServers, text));
@@ -313,6 +318,38 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
             Some((Cause::LongQueries, format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len())))
         }
     }
+}
+
+/// What is said of servers that idle clients keep for the state that they have left there, where that is most servers:
+/// `4 of 5 servers in use are kept by idle clients for what they have left there (listen: 4), most by jobs (3), the
+/// longest for 2 min`.
+fn pins(of: &PoolNow) -> Option<String> {
+    let kept = || of.servers.iter().filter_map(|server| Some((server.link?, server.pinned.as_deref()?)));
+    let mut counts = PinCounts::default();
+    let mut names = ClientNames::default();
+    for (link, pin) in kept().filter(|(_, pin)| pin.idle_since.is_some()) {
+        counts.count_record(pin);
+        if let Some(client) = of.clients.iter().find(|client| client.ptr == link) {
+            names.count(&client.user, &client.application_name, 1);
+        }
+    }
+    if counts.clients == 0 || f64::from(counts.clients) < of.servers.len() as f64 * HALF {
+        return None;
+    }
+    let most = names.most(1).pop().map(|most| {
+        let name = if most.application_name.is_empty() { "clients without a name" } else { &most.application_name };
+        format!(", most by {name} of {} ({})", most.user, most.clients)
+    });
+    let idle = kept().filter_map(|(_, pin)| Some(of.at.saturating_sub(pin.idle_since?) as f64 / 1e6));
+    let longest = idle.fold(0.0, f64::max);
+    Some(format!(
+        "{} of {} are kept by idle clients for what they have left there ({}){}, the longest for {}",
+        counts.clients,
+        plural(of.servers.len() as u64, "server in use", "servers in use"),
+        counts.in_words(),
+        most.unwrap_or_default(),
+        span(longest)
+    ))
 }
 
 /// A state of health as the cause, in its own words.
@@ -424,6 +461,7 @@ impl Cause {
             Cause::Blocked => "blocked",
             Cause::IdleInTransaction => "servers idle in transactions",
             Cause::IdleSessions => "idle sessions have the servers",
+            Cause::Pins => "clients keep the servers for what they left",
             Cause::UnreadResults => "results are not read",
             Cause::OneApplication => "one application has the servers",
             Cause::LongQueries => "long queries have all servers",
@@ -442,6 +480,11 @@ impl Cause {
             Cause::IdleSessions => {
                 "In session mode each client has a server until it disconnects. Drop clients that idle, or use transaction mode \
                  where they need no session; otherwise the size must be that of all sessions."
+            }
+            Cause::Pins => {
+                "Let the application remove such state when it does not use it (UNLISTEN, DEALLOCATE, CLOSE, DROP, unlock), use \
+                 pg_advisory_xact_lock() and ON COMMIT DROP, or give it a pool of its own in session mode. Dropping its \
+                 clients frees the servers at once. Until then raise size; max_pinned and pin_refuse bound what is kept."
             }
             Cause::UnreadResults => {
                 "Let these clients read their results, or drop them; idle_transaction_timeout ends such a standstill. A larger \

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use weir_admin::{Backend, BackendKey, SocketRecord};
 
+use crate::pinned::Pinned;
 use crate::whole::{whole, whole_or_none};
 
 /// A backend.
@@ -24,6 +25,10 @@ pub(crate) struct Process {
     pub(super) transaction_seconds: Option<f64>,
     pub(super) state_seconds: Option<f64>,
     blocked_by: Vec<u32>,
+    /// Why its client keeps it between transactions.
+    pinned: Option<Pinned>,
+    /// How long the client that keeps it has asked nothing.
+    pub(super) pinned_idle_seconds: Option<f64>,
     /// The body of a request that cancels or terminates the backend; none where the pool's user may not see it.
     key: Option<Key>,
 }
@@ -89,6 +94,8 @@ impl Process {
             transaction_seconds: None,
             state_seconds: None,
             blocked_by: Vec::new(),
+            pinned: None,
+            pinned_idle_seconds: None,
             key: None,
         }
     }
@@ -128,6 +135,8 @@ impl Process {
         if self.user.is_empty() {
             self.user.clone_from(&server.user);
         }
+        self.pinned = server.pinned.as_deref().map(Pinned::of);
+        self.pinned_idle_seconds = server.pinned.as_deref().and_then(|pin| since(pin.idle_since));
         self.client = client.map(Client::of);
         self
     }
@@ -154,7 +163,8 @@ impl Process {
 
     /// How long the backend's transaction has lasted, or what it does.
     pub(super) fn lasts(&self) -> f64 {
-        self.transaction_seconds.unwrap_or(0.0).max(if self.state.as_deref() == Some("idle") {
+        let idle = self.pinned_idle_seconds.unwrap_or(0.0);
+        self.transaction_seconds.unwrap_or(idle).max(if self.state.as_deref() == Some("idle") {
             0.0
         } else {
             self.seconds()

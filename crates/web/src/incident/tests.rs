@@ -156,6 +156,29 @@ fn clients_that_do_not_read_and_idle_sessions_are_causes_of_their_own() {
 }
 
 #[test]
+fn servers_that_idle_clients_keep_are_a_cause_with_the_kinds_and_the_application() {
+    let kept = |pid: u32, kind| {
+        let reasons = vec![weir_admin::PinReason { kind, since: NOW - 60_000_000, statement: "LISTEN a".into() }];
+        let pin = weir_admin::PinRecord { since: NOW - 60_000_000, idle_since: Some(NOW - 50_000_000), reasons };
+        let held_for = Some("LISTEN");
+        SocketRecord { pinned: Some(Box::new(pin)), transaction_time: None, held_for, ..server(pid, None, 0.0) }
+    };
+    let servers = vec![kept(1, "listen"), kept(2, "listen"), kept(3, "temporary_objects"), server(4, Some(0.5), 0.5)];
+    let mut now = pool(servers, &[2.0]);
+    now.mode = PoolMode::Auto;
+    let found = incident(&now, None).expect("an incident");
+    assert_eq!(found.cause, Cause::Pins);
+    let wanted = "1 client waits for a server, the first for 2 s; 3 of 4 servers in use are kept by idle clients for what \
+                  they have left there (listen: 2, temporary_objects: 1), most by web of joe (2), the longest for 50 s.";
+    assert_eq!(found.text, wanted);
+    assert_eq!((found.holders.len(), found.holders[0].process.pinned_idle_seconds), (3, Some(50.0)));
+    // Where few are kept, they are not the cause.
+    now.servers.truncate(1);
+    now.servers.extend((5..9).map(|pid| server(pid, Some(30.0), 30.0)));
+    assert_ne!(incident(&now, None).map(|found| found.cause), Some(Cause::Pins));
+}
+
+#[test]
 fn the_workers_learn_who_waits_for_a_lock_and_since_when_and_what_to_do_depends_on_who_holds_it() {
     let advice = |holder: Backend, of_pool: bool| {
         let mut servers = vec![server(2, Some(5.0), 5.0)];

@@ -340,6 +340,8 @@ impl Figures {
         let help = "Servers whose client is in a transaction, and asks nothing";
         let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         self.of_each(family, |pool| pool.sv_idle_in_transaction)?;
+        let help = "Clients that keep their server for session state that they have left there, by its kind";
+        self.of_labels(to, "weir_pinned_clients", help, "reason", |pool| pool.pinned.named())?;
         let (name, help) = ("weir_pool_longest_wait", "How long the oldest waiting client has waited");
         let family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
         self.of_each(family, |pool| seconds(pool.maxwait))?;
@@ -395,10 +397,21 @@ impl Figures {
         help: &str,
         states: fn(&PoolRecord) -> [(&'static str, u32); N],
     ) -> fmt::Result {
+        self.of_labels(to, name, help, "state", states)
+    }
+
+    fn of_labels<const N: usize>(
+        &self,
+        to: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        label: &str,
+        states: fn(&PoolRecord) -> [(&'static str, u32); N],
+    ) -> fmt::Result {
         let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for ((database, user), pool) in &self.pools {
             for (state, count) in states(pool) {
-                let labels = [("database", database.as_str()), ("user", user), ("state", state)];
+                let labels = [("database", database.as_str()), ("user", user), (label, state)];
                 family.encode_family(&labels)?.encode_gauge(&count)?;
             }
         }
@@ -429,6 +442,13 @@ impl Figures {
                     let labels = [("database", database.as_str()), ("kind", kind), ("outcome", outcome)];
                     count_of(&mut family, &labels, count)?;
                 }
+            }
+        }
+        let help = "Texts that left session state, and had run before without a question about what they leave";
+        let mut family = to.encode_descriptor("weir_state_found_late", help, None, MetricType::Counter)?;
+        for (database, (_, counters)) in &self.stats {
+            for (kind, count) in counters.lost.named() {
+                count_of(&mut family, &[("database", database.as_str()), ("kind", kind)], count.late)?;
             }
         }
         self.times.encode(to)

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_admin::{Health, PoolRecord, Report};
+use weir_base::plural;
 
 use crate::faults::Fault;
 
@@ -49,6 +50,7 @@ impl Failing {
             self.read_only.add(&before.read_only, &counted.read_only, now);
         }
         self.before = Some(counted);
+        let pins = pins(report, &self.limit.by).unwrap_or_default();
         let limit = self.limit.total(now).map(|count| Fault {
             kind: "limit",
             problem: true,
@@ -56,10 +58,10 @@ impl Failing {
                 "A limit refuses clients or their requests{}: {count} so far.",
                 self.limit.names().map(|names| format!(" of {names}")).unwrap_or_default()
             ),
-            advice:
+            advice: format!(
                 "The log names the limit, such as max_clients or max_user_client_connections. Find what connects so \
-                     often, or raise it."
-                    .to_owned(),
+                 often, or raise it.{pins}"
+            ),
             since: self.limit.since,
         });
         let read_only = self.read_only.total(now).map(|count| Fault {
@@ -77,6 +79,23 @@ impl Failing {
         });
         limit.into_iter().chain(read_only).collect()
     }
+}
+
+/// What is added for a pool that refuses clients, and whose servers clients keep for what they have left there.
+fn pins(report: &Report, by: &BTreeMap<String, u64>) -> Option<String> {
+    let refuses = |pool: &&PoolRecord| by.contains_key(&pool.database) && pool.pinned.clients > 0;
+    let pool = report.pools.iter().filter(refuses).max_by_key(|pool| pool.pinned.clients)?;
+    let most = pool.symptoms.pinned_by.most(1).pop()?;
+    let application = if most.application_name.is_empty() { "no name" } else { &most.application_name };
+    Some(format!(
+        " If it is max_pinned: {} of {} keep servers for what they have left there ({}), most of them by {application} of \
+         {} ({}). Let it remove such state, or give it a pool of its own in session mode.",
+        plural(pool.pinned.clients.into(), "client", "clients"),
+        pool.database,
+        pool.pinned.in_words(),
+        most.user,
+        most.clients
+    ))
 }
 
 impl Counted {
@@ -162,6 +181,19 @@ mod tests {
         let found = failing.look(&report(11, Health::Healthy), 122.0);
         assert!(found[0].since == 122.0 && found[0].summary.contains("1 so far"));
         assert!(weir_admin::FAULT_KINDS.contains(&found[0].kind) && weir_admin::FAULT_KINDS.contains(&"read_only"));
+    }
+
+    #[test]
+    fn a_limit_of_a_pool_whose_servers_clients_keep_names_who_keeps_them() {
+        let mut failing = Failing::default();
+        failing.look(&report(0, Health::Healthy), 100.0);
+        let mut pinned = report(3, Health::Healthy);
+        (0..4).for_each(|_| pinned.pools[0].pinned.count(weir_base::StateKinds::from_bits(2)));
+        pinned.pools[0].symptoms.pinned_by.count("joe", "jobs", 4);
+        let found = failing.look(&pinned, 101.0);
+        let words =
+            "4 clients of shop keep servers for what they have left there (listen: 4), most of them by jobs of joe (4)";
+        assert!(found[0].advice.contains(words), "{}", found[0].advice);
     }
 
     #[test]

@@ -158,7 +158,7 @@ const fn flow(name: &'static str, merge: Merge, of: fn(&Interval<'_>) -> Option<
 }
 
 /// The number of series.
-pub(crate) const COUNT: usize = 28;
+pub(crate) const COUNT: usize = 29;
 
 /// All series. Add new ones at the end: files of history store them by index.
 pub(crate) static SERIES: [Series; COUNT] = [
@@ -194,6 +194,7 @@ pub(crate) static SERIES: [Series; COUNT] = [
     flow("transaction_ms_p95", Merge::Most, |i| i.quantile(|times| &times.transaction, 0.95)),
     flow("transaction_ms_p99", Merge::Most, |i| i.quantile(|times| &times.transaction, 0.99)),
     flow("transaction_ms_mean", Merge::Mean, |i| i.mean(|stats| (stats.xact_time, stats.xact_count))),
+    level("servers_pinned", Merge::Mean, |i| i.is(|pool| pool.pinned.clients)),
 ];
 
 /// Clients with a server: as many as there are servers with a client.

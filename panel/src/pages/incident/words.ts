@@ -1,5 +1,6 @@
 // The words of the incident page.
 import { span } from '../../lib/format';
+import { kept } from '../../lib/pins';
 import type { IncidentClient, Process } from '../../lib/types';
 
 export function waiter(client: IncidentClient): string {
@@ -28,6 +29,7 @@ function holders(blockedBy: number[]): string {
 export function does(process: Process): string {
   const for_ = process.state_seconds === null ? '' : ` for ${span(process.state_seconds)}`;
   if (process.blocked_by.length > 0) return `waits${for_} for ${holders(process.blocked_by)}`;
+  if (process.pinned && process.pinned_idle_seconds !== null) return `pinned by ${kept(process.pinned)}, idle for ${span(process.pinned_idle_seconds)}`;
   if (runs(process)) return `runs a query${for_}`;
   if (process.state) return `${process.state}${for_}`;
   return process.process_id === 0 ? 'prepared, without a session' : 'its state is hidden';

@@ -41,6 +41,7 @@ export const FIRST: Graphed[] = [
     stack: true,
     lines: [
       { name: 'servers_running', label: 'busy', ink: 'busy' },
+      { name: 'servers_kept', label: 'pinned', ink: 'accent' },
       { name: 'servers_idle_in_transaction', label: 'idle in transaction', ink: 'wait' },
       { name: 'servers_login', label: 'logging in', ink: 'login' },
       { name: 'servers_idle', label: 'idle', ink: 'idle' },

@@ -1,5 +1,6 @@
 // Who has a server, and for what, in words.
 import { ago } from '../../lib/format';
+import { kept } from '../../lib/pins';
 import type { Connection } from '../../lib/types';
 
 const WHY: Record<string, string> = {
@@ -19,6 +20,7 @@ export function doing(server: Connection): string {
   // A query alone is a transaction, too.
   const transaction = begun && !(query && query - begun < ALONE) ? `${ago(begun)} into its transaction` : '';
   if (query) return [`query running for ${ago(query)}`, transaction].filter(Boolean).join(', ');
+  if (server.pinned && !transaction) return `idle, pinned by ${kept(server.pinned)}`;
   if (server.held_for) return [WHY[server.held_for] ?? server.held_for, transaction].filter(Boolean).join(', ');
   return 'idle; session mode keeps it until the client disconnects';
 }
