@@ -243,7 +243,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
 });
 
 test('a pool whose servers idle clients keep says which kinds, which application and which statement, and they can be dropped', async () => {
-  const weir = await weirBefore(server.port, 'size = 3\nmode = "auto"\nmax_pinned = 100\nquery_wait_timeout = "120s"');
+  const weir = await weirBefore(server.port, 'size = 3\nmode = "auto"\nlisten = "own"\nmax_pinned = 100\nquery_wait_timeout = "120s"');
   const kept = clients(weir, 3, 'jobs');
   const [other] = clients(weir, 1, 'web');
   try {

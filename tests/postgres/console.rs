@@ -19,7 +19,11 @@ fn every_table_has_its_columns_in_their_order() {
     client.query("BEGIN").unwrap();
     for (table, columns) in TABLES {
         // Weir's own, after PgBouncer's.
-        let own = if table == "POOLS" { " health health_since health_clients health_error" } else { "" };
+        let own = match table {
+            "POOLS" => " health health_since health_clients health_error",
+            "CLIENTS" | "SERVERS" => " pinned_by pinned_since pinned_statement",
+            _ => "",
+        };
         let columns = format!("{columns}{own}");
         for command in [format!("SHOW {table}"), format!("show {}", table.to_lowercase()), format!("SELECT {table};")] {
             let answer = site.weir().command(&command).unwrap_or_else(|error| panic!("{command}: {error}"));

@@ -8,7 +8,8 @@ use weir_tests::{Api, Batch, Mode, Setup, Site, ask, eventually};
 
 fn site(size: u32, limits: &str) -> (Site, Api) {
     let api = Api::default();
-    (Site::with(Setup::new(Mode::Auto).size(size).limit(limits).more(&api.section()), Mode::Auto), api)
+    let limits = format!("listen = \"own\"\n{limits}");
+    (Site::with(Setup::new(Mode::Auto).size(size).limit(&limits).more(&api.section()), Mode::Auto), api)
 }
 
 fn named(site: &Site, name: &str) -> Connection {
@@ -186,4 +187,15 @@ fn a_kind_that_a_pool_refuses_is_an_error_and_where_it_is_found_afterwards_the_c
             .1
             .contains("weir_session_state_lost_total{database=\"app\",kind=\"listen\",outcome=\"refused\"} 3")
     );
+}
+
+#[test]
+fn a_client_that_listens_by_the_shared_connection_is_not_pinned_and_not_refused() {
+    let api = Api::default();
+    let limits = "pin_refuse = [\"listen\"]";
+    let site = Site::with(Setup::new(Mode::Auto).size(3).limit(limits).more(&api.section()), Mode::Auto);
+    let mut client = named(&site, "jobs");
+    client.query("LISTEN gossip").unwrap();
+    connection(api, "clients", "jobs", |one| one["pinned"].is_null());
+    assert_eq!(api.get("/api/v1/pools/app")["pinned"]["clients"], 0);
 }

@@ -157,6 +157,9 @@ fn check_links(core: &Core) {
         check_pipeline(core, server);
     }
     for server in core.conns.all::<ServerSlot>() {
+        if let Some(pinned) = &server.pinned {
+            assert!(server.link.is_some() && !pinned.kinds().is_empty(), "a server is kept by nobody, or for nothing");
+        }
         if let ServerState::Up(session, ServerPhase::Idle) = &server.state {
             assert!(!session.is_unusable(), "an idle server sent an unsolicited message, and is kept");
         }

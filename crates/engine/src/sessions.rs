@@ -1,7 +1,7 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
 use weir_base::{PoolMode, Spares};
-use weir_config::{Config, FileFormat};
+use weir_config::{Config, FileFormat, ListenBy};
 use weir_pgwire::Dirty;
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, SpareTexts, StatePolicy,
@@ -126,7 +126,10 @@ impl Sessions {
 #[inline]
 fn state_policy(pool: &weir_config::PoolConfig) -> StatePolicy {
     let pins = pool.mode == PoolMode::Auto;
-    let refuse_pins = if pins { Dirty::from_bits(pool.limits.pin_refuse.bits()) } else { Dirty::NONE };
+    let kinds = Dirty::from_bits(pool.limits.pin_refuse.bits());
+    // Who listens by a shared connection keeps no server for it.
+    let kinds = if pool.limits.listen == ListenBy::Shared { kinds.without(Dirty::LISTEN) } else { kinds };
+    let refuse_pins = if pins { kinds } else { Dirty::NONE };
     StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins }
 }
 
