@@ -12,6 +12,7 @@ use std::process::Command;
 use clap::Args;
 
 use serde_json::{Value, json};
+use weir_base::PoolMode;
 
 use crate::budgets::{Finding, Findings, budget};
 use crate::error::{Error, Outcome};
@@ -47,6 +48,7 @@ struct Case {
     servers: u32,
     /// `track_statements`.
     statements: u32,
+    mode: PoolMode,
 }
 
 const CASES: &[Case] = &[
@@ -57,6 +59,7 @@ const CASES: &[Case] = &[
         clients: 1,
         servers: 1,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "simple-50",
@@ -65,6 +68,7 @@ const CASES: &[Case] = &[
         clients: 50,
         servers: 20,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "simple-1000",
@@ -73,6 +77,7 @@ const CASES: &[Case] = &[
         clients: 1000,
         servers: 20,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "transaction",
@@ -81,6 +86,7 @@ const CASES: &[Case] = &[
         clients: 50,
         servers: 20,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "extended",
@@ -89,6 +95,7 @@ const CASES: &[Case] = &[
         clients: 50,
         servers: 20,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "prepared",
@@ -97,6 +104,7 @@ const CASES: &[Case] = &[
         clients: 50,
         servers: 20,
         statements: 0,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "simple-stat",
@@ -105,6 +113,7 @@ const CASES: &[Case] = &[
         clients: 1,
         servers: 1,
         statements: 1000,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "literal-stat",
@@ -113,6 +122,7 @@ const CASES: &[Case] = &[
         clients: 1,
         servers: 1,
         statements: 1000,
+        mode: PoolMode::Transaction,
     },
     Case {
         name: "prepared-stat",
@@ -121,6 +131,43 @@ const CASES: &[Case] = &[
         clients: 50,
         servers: 20,
         statements: 1000,
+        mode: PoolMode::Transaction,
+    },
+    Case {
+        name: "simple-auto",
+        about: "simple, with `mode = \"auto\"`",
+        habit: Habit::Simple,
+        clients: 1,
+        servers: 1,
+        statements: 0,
+        mode: PoolMode::Auto,
+    },
+    Case {
+        name: "transaction-auto",
+        about: "transaction, with `mode = \"auto\"`",
+        habit: Habit::Transaction,
+        clients: 50,
+        servers: 20,
+        statements: 0,
+        mode: PoolMode::Auto,
+    },
+    Case {
+        name: "extended-auto",
+        about: "extended, with `mode = \"auto\"`",
+        habit: Habit::Extended,
+        clients: 50,
+        servers: 20,
+        statements: 0,
+        mode: PoolMode::Auto,
+    },
+    Case {
+        name: "prepared-auto",
+        about: "prepared, with `mode = \"auto\"`",
+        habit: Habit::Prepared,
+        clients: 50,
+        servers: 20,
+        statements: 0,
+        mode: PoolMode::Auto,
     },
 ];
 
@@ -140,13 +187,13 @@ impl Group for Options {
             case.play(self.transactions);
             return Ok(found);
         }
-        print_line!(out, "{:<13} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
+        print_line!(out, "{:<16} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
         let mut lines = Vec::new();
         for case in CASES {
             let nanoseconds = case.play(self.transactions);
             let instructions = if self.quick { None } else { Some(case.instructions()?) };
             let shown = instructions.map_or_else(|| "–".to_owned(), |count| count.to_string());
-            print_line!(out, "{:<13} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
+            print_line!(out, "{:<16} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
             if case.name == "simple" {
                 found.budgets.push(Finding::new("own", nanoseconds));
             }
@@ -172,7 +219,7 @@ impl Group for Options {
 impl Case {
     /// Plays at least this many transactions; nanoseconds a transaction.
     fn play(&self, transactions: u32) -> f64 {
-        let mut world = World::new(self.habit, self.clients, self.servers, self.statements);
+        let mut world = World::new(self.habit, self.mode, self.clients, self.servers, self.statements);
         let rounds = transactions.div_ceil(u32::try_from(self.clients).unwrap_or(1));
         (0..rounds.div_ceil(10)).for_each(|_| world.round());
         world.reset_clock();

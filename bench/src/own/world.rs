@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_base::{ClientAddr, ConnId, Host, Span, Target, Time, WorkerId};
+use weir_base::{ClientAddr, ConnId, Host, PoolMode, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, PoolConfig, SslMode};
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
@@ -160,8 +160,8 @@ pub(super) struct World {
 
 impl World {
     /// Clients are logged in, servers are open, and what a client sends once has been sent.
-    pub(super) fn new(habit: Habit, clients: usize, servers: u32, statements: u32) -> World {
-        let mut config = config(servers);
+    pub(super) fn new(habit: Habit, mode: PoolMode, clients: usize, servers: u32, statements: u32) -> World {
+        let mut config = config(servers, mode);
         config.track_statements = statements;
         let setup = Setup {
             worker: WorkerId(0),
@@ -338,6 +338,12 @@ impl Server {
         match tag {
             b'Q' if body.starts_with(b"BEGIN") => self.complete("BEGIN", true, out),
             b'Q' if body.starts_with(b"COMMIT") => self.complete("COMMIT", false, out),
+            // What a client has left (`mode = "auto"`): nothing.
+            b'Q' if body.starts_with(b"SET TRANSACTION") => {
+                put_back::command_complete(out, "SET");
+                describe(out);
+                self.complete("SELECT 0", false, out);
+            }
             b'Q' => {
                 describe(out);
                 row(out);
@@ -384,7 +390,7 @@ fn vary(ask: &mut [u8]) {
 }
 
 /// One pool, `db`, that trusts all users.
-fn config(servers: u32) -> Config {
+fn config(servers: u32, mode: PoolMode) -> Config {
     let mut config = Config::default();
     config.auth.method = Method::Trust;
     config.auth.users = Arc::new([("ann", "secret")].into_iter().collect());
@@ -397,7 +403,7 @@ fn config(servers: u32) -> Config {
         name: "db".into(),
         targets: vec![target],
         database: "db".into(),
-        mode: config.mode,
+        mode,
         on_dirty: config.on_dirty,
         limits: config.limits.clone(),
         ..PoolConfig::default()
@@ -412,8 +418,9 @@ mod tests {
 
     #[test]
     fn every_habit_is_answered_and_leaves_nothing_behind() {
-        for habit in [Habit::Simple, Habit::Transaction, Habit::Extended, Habit::Prepared] {
-            let mut world = World::new(habit, 7, 3, 10);
+        let habits = [Habit::Simple, Habit::Transaction, Habit::Extended, Habit::Prepared];
+        for (habit, mode) in habits.into_iter().flat_map(|it| [(it, PoolMode::Transaction), (it, PoolMode::Auto)]) {
+            let mut world = World::new(habit, mode, 7, 3, 10);
             (0..10).for_each(|_| world.round());
             assert_eq!(world.transactions, 70, "{habit:?}");
             let owed: usize = world.port.conns.iter().flatten().map(|server| server.asked.len()).sum();

@@ -53,6 +53,8 @@ enum Hold {
     IdleSession,
     /// A client without a request that keeps the server for what it has left there.
     Pinned,
+    /// All clients of the pool that listen: the server listens for them.
+    Listening,
     /// Work of ours: a check, a reset, an auth_query.
     Own,
     /// Another worker, to which the server is lent.
@@ -151,6 +153,7 @@ fn sentence(used: u32, servers: u32, groups: &[Group; HOLDS], pinned: &PinCounts
         (Hold::IdleSession, "by sessions that idle"),
         (Hold::Pinned, "by idle clients that keep them for what they have left there"),
         (Hold::Query, "by queries"),
+        (Hold::Listening, "to listen for clients"),
         (Hold::Own, "by work of the pooler's own"),
     ];
     let mut sign = ": ";
@@ -184,6 +187,7 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
                 (since, _) => (Hold::IdleTransaction, since),
             }
         }
+        ServerState::Up(_, ServerPhase::Listening) => (Hold::Listening, server.clock.received_at().min(now)),
         ServerState::Up(_, ServerPhase::Streaming) => (Hold::Query, server.clock.linked_at()),
         _ => (Hold::Own, server.clock.own_query_at().min(now)),
     }
