@@ -194,7 +194,7 @@ mod tests {
         table.add(&a, conn(2));
         table.add(&b, conn(2));
         assert_eq!(table.next_commands().as_deref(), Some("LISTEN \"a\";LISTEN \"b\""));
-        assert!(!table.hears(&[a.clone()]));
+        assert!(!table.hears(std::slice::from_ref(&a)));
         table.commands_done();
         assert!(table.hears(&[a.clone(), b.clone()]) && table.next_commands().is_none());
         assert_eq!(table.clients_of(b"a"), [conn(1), conn(2)]);
