@@ -113,7 +113,7 @@ impl Due {
 }
 
 /// Where in a text a byte is, as far as its shape depends on it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// Between words.
     Between,
@@ -133,8 +133,7 @@ enum Place {
 
 impl Place {
     /// The place behind this byte, and whether the byte counts. A wrong place must never hide what a text calls.
-    #[inline]
-    fn after(self, byte: u8, before: u8) -> (Place, bool) {
+    const fn after(self, byte: u8, before: u8) -> (Place, bool) {
         let next = match (self, byte) {
             // A backslash may escape the quote. A comment may have another one within.
             (Place::Unclear, _) | (Place::Value, b'\\') => Place::Unclear,
@@ -160,18 +159,98 @@ impl Place {
     }
 }
 
+/// Bytes that are alike in each place and behind each other byte: one of each kind stands here for all.
+const KINDS: [u8; 11] = *b" '\"\\*/-$0a\n";
+
+/// The kind of a byte, by its place in [`KINDS`].
+const fn kind_of(byte: u8) -> usize {
+    match byte {
+        b'\'' => 1,
+        b'"' => 2,
+        b'\\' => 3,
+        b'*' => 4,
+        b'/' => 5,
+        b'-' => 6,
+        b'$' => 7,
+        b'0'..=b'9' => 8,
+        b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => 9,
+        b'\n' | b'\r' => 10,
+        _ => 0,
+    }
+}
+
+/// The kind of each byte.
+static KIND: [u8; 256] = {
+    let (mut kinds, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        kinds[byte] = kind_of(byte as u8) as u8;
+        byte += 1;
+    }
+    kinds
+};
+
+/// As many states as [`State::number`] may give, and kinds, rounded up to powers of two.
+const STATES: usize = 128;
+const COLUMNS: usize = 16;
+
+/// The bit of a step whose byte counts.
+const COUNTS: u8 = 0x80;
+
+/// A place and the kind of the byte before.
+#[derive(Clone, Copy)]
+struct State {
+    place: Place,
+    before: usize,
+}
+
+const PLACES: [Place; 7] =
+    [Place::Between, Place::Word, Place::Value, Place::Name, Place::Line, Place::Comment, Place::Unclear];
+
+impl State {
+    const fn number(self) -> usize {
+        self.place as usize * COLUMNS + self.before
+    }
+
+    /// The state behind a byte, and whether the byte counts.
+    const fn after(self, byte: u8) -> (State, bool) {
+        let (place, counts) = self.place.after(byte, KINDS[self.before]);
+        // The star of `/*` ends no comment: `/*/` is the beginning of one.
+        let begins = matches!(place, Place::Comment) && !matches!(self.place, Place::Comment);
+        (State { place, before: if begins { 0 } else { kind_of(byte) } }, counts)
+    }
+}
+
+/// For each state and kind of byte the next state, and [`COUNTS`] if the byte counts.
+static STEPS: [[u8; COLUMNS]; STATES] = {
+    let mut steps = [[0; COLUMNS]; STATES];
+    let mut place = 0;
+    while place < PLACES.len() {
+        let mut before = 0;
+        while before < KINDS.len() {
+            let state = State { place: PLACES[place], before };
+            let mut kind = 0;
+            while kind < KINDS.len() {
+                let (next, counts) = state.after(KINDS[kind]);
+                steps[state.number()][kind] = next.number() as u8 | if counts { COUNTS } else { 0 };
+                kind += 1;
+            }
+            before += 1;
+        }
+        place += 1;
+    }
+    steps
+};
+
 /// The shape of a text, under a key. Cost: a few instructions a byte, of the first [`READ`].
 pub(crate) fn shape(text: &[u8], key: &[u8; 16]) -> ShapeKey {
     let (low, high) = key.split_at(8);
     let number = |half: &[u8]| half.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let (mut hash, factor) = (number(low), number(high) | 1);
-    let (mut place, mut before) = (Place::Between, b' ');
+    let mut state = (State { place: Place::Between, before: 0 }).number();
     for byte in &text[..text.len().min(READ)] {
-        let (next, counts) = place.after(*byte, before);
-        // The star of `/*` ends no comment: `/*/` is the beginning of one.
-        before = if next == Place::Comment && place != next { b' ' } else { *byte };
-        place = next;
-        if counts {
+        let step = STEPS[state & (STATES - 1)][usize::from(KIND[usize::from(*byte)]) & (COLUMNS - 1)];
+        state = usize::from(step & !COUNTS);
+        if step & COUNTS != 0 {
             hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(factor);
         }
     }
@@ -192,6 +271,19 @@ pub(crate) fn runs_nothing(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_one_kind_are_alike_in_each_place() {
+        for place in PLACES {
+            for before in 0..=255 {
+                for byte in 0..=255 {
+                    let alike = place.after(KINDS[kind_of(byte)], KINDS[kind_of(before)]);
+                    assert_eq!(place.after(byte, before), alike, "{place:?}, {before}, {byte}");
+                }
+            }
+        }
+        assert!(PLACES.into_iter().enumerate().all(|(at, place)| place as usize == at));
+    }
 
     #[test]
     fn a_text_is_asked_about_ever_more_rarely_until_it_leaves_something() {
