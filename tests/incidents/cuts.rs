@@ -36,11 +36,10 @@ fn counters(site: &Site) -> BTreeMap<String, i64> {
 /// Cuts a client off after each byte of the batch, and checks the counters.
 fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
     let site = site(mode);
-    eventually("the client that made the table has gone", || match site.weir().pool("app").get("cl_active") {
-        0 => Ok(()),
-        left => Err(left),
+    let before = eventually("the clients that made the table, and have asked for counters, have gone", || {
+        let now = counters(&site);
+        if now["cl_active"] == 0 && now["used_clients"] == 1 { Ok(now) } else { Err(now) }
     });
-    let before = counters(&site);
     let batch = Batch::to_be_cut();
     for end in 0..=batch.bytes().len() {
         let mut client = site.connect();
