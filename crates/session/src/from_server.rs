@@ -242,7 +242,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
                 && !self.server.keeps().contains(Dirty::LISTEN));
         match client.channels.as_deref_mut() {
             Some(channels) if own => {
-                let sent = listener::notification(view.bytes).is_some_and(|it| channels.sent(it).is_ok());
+                let sent = listener::notification(&view.bytes[HEAD..]).is_ok_and(|it| channels.sent(it).is_ok());
                 if !sent {
                     self.outcome.unusual().too_many_notifications = true;
                 }

@@ -7,7 +7,7 @@
 //! 8,000 bytes and a channel's name (documentation, "NOTIFY").
 
 use weir_pgwire::tag::back;
-use weir_pgwire::{HEAD, Head, TxStatus, backend};
+use weir_pgwire::{HEAD, Head, Malformed, TxStatus, backend};
 
 use crate::channels::SharedNotification;
 use crate::frame_reader::{Disposition, Piece};
@@ -89,9 +89,7 @@ impl Listener {
         match head.tag {
             back::NOTICE => {}
             back::NOTIFICATION => {
-                let it = backend::notification(body)?;
-                let (channel, payload) = (it.channel.into(), it.payload.into());
-                heard.push(Heard::Notification(SharedNotification { pid: it.pid, channel, payload }));
+                heard.push(Heard::Notification(notification(body)?));
             }
             back::PARAMETER_STATUS => {
                 let (name, value) = backend::parameter_status(body)?;
@@ -121,8 +119,8 @@ impl Listener {
     }
 }
 
-/// A notification of a server, if the message is whole.
-pub(crate) fn notification(message: &[u8]) -> Option<SharedNotification> {
-    let it = backend::notification(message.get(HEAD..)?).ok()?;
-    Some(SharedNotification { pid: it.pid, channel: it.channel.into(), payload: it.payload.into() })
+/// The notification in the body of a message.
+pub(crate) fn notification(body: &[u8]) -> Result<SharedNotification, Malformed> {
+    let it = backend::notification(body)?;
+    Ok(SharedNotification { pid: it.pid, channel: it.channel.into(), payload: it.payload.into() })
 }

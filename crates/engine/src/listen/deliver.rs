@@ -37,7 +37,7 @@ pub(crate) fn deliver<I: Io>(core: &mut Core, now: Time, ix: PoolIx, notificatio
     }
 }
 
-/// Clients may have missed something. Those whose ReadyForQuery waits get it.
+/// Clients may have missed something.
 pub(crate) fn gap(core: &mut Core, ix: PoolIx) {
     let clients = clients::clients(core, ix);
     core.pools.get_mut(ix).counts.counters.notification_gaps += clients.len() as u64;
@@ -46,7 +46,6 @@ pub(crate) fn gap(core: &mut Core, ix: PoolIx) {
         channels.into_iter().for_each(|channels| channels.gap());
         core.common.follow_up(FollowUp::Notify(conn));
     }
-    clients::check_waiting(core, ix);
 }
 
 /// Sends a client what waits for it, if it is in no transaction and takes it.

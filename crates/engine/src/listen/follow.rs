@@ -1,4 +1,4 @@
-//! A client's channels change, or the client comes or goes.
+//! A client's channels change.
 
 use weir_base::{ConnId, Time};
 use weir_pgwire::Dirty;

@@ -21,7 +21,7 @@ use crate::port::{Io, Level};
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
 
-/// When a server is requested again after a refusal.
+/// When a server is requested again after a refusal, or after one that could not listen: a standby refuses LISTEN.
 const AGAIN: Span = Span::from_secs(1);
 
 /// Whether a client's server, on which nothing else is left, may listen for all clients; it is counted as kept then.
@@ -136,6 +136,7 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
             }
             Heard::Done(Err(error)) => {
                 lines::about_server(core, Level::Warning, &server, format_args!("can't listen: {}", error.message), io);
+                core.pools.get_mut(ix).listening.table().into_iter().for_each(|table| table.again = now + AGAIN);
             }
         }
     }
@@ -162,13 +163,15 @@ pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) 
             } else if !present || unused || stopped || replaced {
                 give_back(core, server, present);
                 let missed = core.pools.get_mut(ix).listening.table();
-                missed.into_iter().for_each(|table| table.is_lost());
-                deliver::gap(core, ix);
+                if missed.is_some_and(|table| table.is_lost()) {
+                    deliver::gap(core, ix);
+                }
+                clients::check_waiting(core, ix);
             }
         }
         By::Requested(handle) if unused || stopped => {
             slot.pool.leave(handle, now);
-            slot.listening.table().into_iter().for_each(|table| table.is_lost());
+            slot.listening.table().into_iter().for_each(|table| _ = table.is_lost());
         }
         By::Requested(_) | By::Nobody => {}
     }

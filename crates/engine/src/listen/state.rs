@@ -142,13 +142,15 @@ impl Table {
         names.iter().for_each(|name| self.channels.get_mut(name).into_iter().for_each(|channel| channel.heard = true));
     }
 
-    /// No server listens any more.
-    pub(crate) fn is_lost(&mut self) {
+    /// No server listens any more. Returns whether one did on any of the channels: something may be missing.
+    pub(crate) fn is_lost(&mut self) -> bool {
         self.by = By::Nobody;
         self.exchange = Listener::default();
         self.asked.clear();
         self.left.clear();
+        let any = self.channels.values().any(|channel| channel.heard);
         self.channels.values_mut().for_each(|channel| channel.heard = false);
+        any
     }
 
     /// The commands that are missing, if no query is under way: the server is to listen on what clients need. Where
