@@ -259,8 +259,8 @@ impl LoginThrottle {
         }
     }
 
-    /// Asserts that hosts and pools agree; `logins` are those of all pools.
-    pub(crate) fn check<'a>(&self, logins: impl Iterator<Item = &'a PoolLogin>) {
+    /// Asserts that hosts and pools agree, and that none waits at a host that has room; `logins` are those of all pools.
+    pub(crate) fn check<'a>(&self, most: u32, logins: impl Iterator<Item = &'a PoolLogin>) {
         let count = |(begun, waiting), login: &PoolLogin| {
             (begun + u32::from(login.begun_at.is_some()), waiting + usize::from(login.waits_at.is_some()))
         };
@@ -268,6 +268,10 @@ impl LoginThrottle {
         let hosts = self.hosts.values();
         let sums = hosts.fold((0, 0), |(sum, waiting), host| (sum + host.under_way, waiting + host.waiting.len()));
         assert_eq!(sums, pools, "logins without pools, or pools without logins");
+        // A host that is down has a timer.
+        let mut up = self.hosts.iter().filter(|(_, host)| host.down.is_none());
+        let missed = up.find(|(_, host)| host.under_way < most && !host.waiting.is_empty());
+        assert!(missed.is_none(), "a pool waits at {:?}, which has room", missed.map(|(target, _)| target));
     }
 
     /// Whether a login of a pool is under way; for checks.

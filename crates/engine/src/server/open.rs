@@ -1,5 +1,7 @@
 //! A pool opens a server: when its host has room for one more login, and the pools that wait for that.
 
+use std::iter;
+
 use weir_base::{ConnId, Target, Time};
 use weir_config::OnServerDown;
 use weir_pool::{CloseReason, ConnectFailure};
@@ -94,8 +96,12 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
                 return false;
             }
         }
-        let open = config.targets.iter().find(|target| shut(target).is_none());
-        open.unwrap_or_else(|| hosts.peek(&config))
+        // Where a second attempt is due at a host, the pool waits there. One that was skipped took the turn of a host.
+        let next = hosts.peek(&config);
+        if throttle.has_room(next, policy, most, now) {
+            return true;
+        }
+        iter::once(next).chain(&config.targets).find(|target| shut(target).is_none()).unwrap_or(next)
     };
     let at = at.clone();
     core.hosts.throttle.wait(ix, &mut slot.login, &at);
@@ -265,7 +271,7 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, rea
 
 /// Asserts that logins and pools agree. Walks over all pools.
 pub(crate) fn check_logins(core: &Core) {
-    core.hosts.throttle.check(core.pools.iter().map(|slot| &slot.login));
+    core.hosts.throttle.check(most_logins(core), core.pools.iter().map(|slot| &slot.login));
     for slot in core.pools.iter() {
         let counted = LoginThrottle::has_begun(&slot.login) || !slot.pool.is_logging_in();
         assert!(counted, "{}: a login that is not counted", slot.name);
