@@ -60,7 +60,7 @@ pub enum Refusal {
     NoForcedUser,
     /// The login was not finished in time.
     LoginTimeout,
-    /// The login was not finished in time, since no server of the pool has ever been reached.
+    /// The login was not finished in time, since no server of the pool, or of the one that auth_query asks, answers.
     LoginTimeoutServerDown {
         /// The pool, its servers, and why none was reached, in sentences.
         detail: String,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
-use weir_base::{ConnId, Slab, Time, WorkerId};
+use weir_base::{ConnId, Slab, Span, Time, WorkerId};
 use weir_session::{ProtocolViolation, Refusal, auth_query};
 
 use crate::client_login::secret_query::{SecretQuery, UserSecret};
@@ -203,6 +203,13 @@ impl AuthQueries {
     /// The number of queries in a pool's queue.
     pub(crate) fn waiting(&self, pool: PoolIx) -> u32 {
         self.queries.iter().filter(|(_, query)| query.pool == pool && query.exchange.is_none()).count() as u32
+    }
+
+    /// The queries that have waited in a pool's queue for this long.
+    pub(crate) fn overdue(&self, pool: PoolIx, longest: Span, now: Time) -> Vec<ConnId> {
+        let waits = |query: &&Query| query.pool == pool && query.exchange.is_none();
+        let waiting = self.queries.iter().map(|(_, query)| query).filter(waits);
+        waiting.filter(|query| query.since.deadline(longest) <= now).map(|query| query.handle).collect()
     }
 
     /// Whether this handle is a query that waits in that pool; for checks.

@@ -1,6 +1,7 @@
 //! The path of an auth_query through the pool that runs it.
 
 use weir_base::{ConnId, Time, WorkerId};
+use weir_config::OnServerDown;
 use weir_pool::Acquire;
 use weir_session::{Refusal, auth_query};
 
@@ -44,6 +45,30 @@ fn acquires<I: Io>(core: &mut Core, now: Time, handle: ConnId, ix: PoolIx, acqui
             end(core, handle, Err(refusal), io);
         }
     }
+}
+
+/// Ends the queries that have waited long enough for the first server of their pool, which no attempt reaches.
+pub(crate) fn end_unreached<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+    let slot = core.pools.get(ix);
+    let limits = &slot.config.limits;
+    if !slot.has_auth_queries() || slot.failures.logged_in() || limits.on_server_down == OnServerDown::Refuse {
+        return;
+    }
+    let Some(refusal) = refuse::unreached(core, ix) else { return };
+    for handle in core.auth_queries.overdue(ix, limits.first_server_timeout, now) {
+        core.pools.get_mut(ix).pool.leave(handle, now);
+        end(core, handle, Err(refusal.clone()), io);
+    }
+}
+
+/// The error for a client whose login ends while it waits for the secret of its user; the reason is known on the worker
+/// of the pool that is queried.
+pub(crate) fn not_answered(core: &Core, now: Time, database: &str) -> Refusal {
+    let lookup = core.common.config().auth_lookup(database);
+    let ix = lookup.and_then(|lookup| core.pools.find(&lookup.database.into(), &lookup.user.into()));
+    let why = ix.map(|ix| refuse::cause_of_wait(core, now, ix).1).unwrap_or_default();
+    let detail = format!("auth_query, which asks a server for the user's secret, has no answer yet. {why}");
+    Refusal::LoginTimeoutServerDown { detail: detail.trim_end().to_owned() }
 }
 
 /// A worker requests a user's secret.

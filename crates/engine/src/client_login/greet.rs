@@ -8,6 +8,7 @@ use weir_session::{Client, Refusal};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
+use crate::client_login::auth_query;
 use crate::client_login::reported::Welcome;
 use crate::client_login::state::LoginPhase;
 use crate::client_login::welcome;
@@ -138,6 +139,7 @@ pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
             let detail = format!("{} {why}", login_steps::failed_for(core.pools.get(client.pool)));
             Refusal::LoginTimeoutServerDown { detail }
         }
+        ClientPhase::AuthLookup(request) => auth_query::not_answered(core, now, &request.database),
         _ => Refusal::LoginTimeout,
     };
     leave::refuse(core, now, client, refusal, io);

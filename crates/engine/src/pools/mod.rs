@@ -338,6 +338,11 @@ impl PoolSlot {
         self.lookups -= 1;
     }
 
+    /// Whether an auth_query runs in the pool, or waits.
+    pub(crate) fn has_auth_queries(&self) -> bool {
+        self.lookups > 0
+    }
+
     /// The login messages for clients, as a server has reported them.
     pub(crate) fn set_welcome(&mut self, welcome: Option<Welcome>) {
         self.welcome = welcome;

@@ -141,6 +141,7 @@ fn report_trouble<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
 fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     poll(core, now, ix, io);
     let again = received::settle(core, now, ix, io).min(listen::server::settle(core, now, ix, io));
+    auth_query::end_unreached(core, now, ix, io);
     poll(core, now, ix, io);
     open::check_login(core, now, ix, io);
     permits::reconcile_quota(core, now, ix, io);

@@ -62,7 +62,12 @@ pub(crate) fn wait_timed_out<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: 
 pub(crate) fn never_reached(core: &Core, now: Time, client: &ClientSlot) -> Option<Refusal> {
     let waits =
         matches!(client.phase, ClientPhase::Welcome(_)) && now >= deadlines::first_server_due(&core.pools, client);
-    let slot = waits.then(|| core.pools.get(client.pool))?;
+    waits.then(|| unreached(core, client.pool))?
+}
+
+/// The error where no server of a pool can be reached.
+pub(crate) fn unreached(core: &Core, ix: PoolIx) -> Option<Refusal> {
+    let slot = core.pools.get(ix);
     let down = slot.login.waits_at().and_then(|target| core.hosts.throttle.down(target)).map(|down| &down.error);
     let error = down.or_else(|| slot.failures.last().map(|(error, _)| error))?;
     let refusal = || Refusal::NeverReached { message: error.message.clone(), detail: login_steps::failed_for(slot) };

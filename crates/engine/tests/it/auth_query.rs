@@ -432,3 +432,41 @@ fn a_flood_of_unknown_users_from_one_address_delays_others_by_one_query_and_clos
     world.bytes(asker, &no_user());
     assert!(says(&world.received(asker), "bob"));
 }
+
+/// Connects fail for this long.
+fn unreachable_for(world: &mut World, span: Span) {
+    let end = world.now + span;
+    while world.now < end {
+        while let Some(server) = world.connecting() {
+            world.fail(server, "connection refused");
+        }
+        let next = world.engine.next_deadline().min(end);
+        world.pass(next.since(world.now));
+    }
+}
+
+#[test]
+fn where_no_server_is_reached_the_client_gets_the_reason_after_first_server_timeout() {
+    let mut world = World::new(asking(1));
+    let ann = world.arrival("ann", "db");
+    unreachable_for(&mut world, Span::from_secs(4));
+    assert!(world.received(ann).is_empty());
+    unreachable_for(&mut world, Span::from_secs(2));
+    let error = world.received(ann);
+    assert!(says(&error, "connection refused") && says(&error, "could not log in for pool \"db\""), "{error:?}");
+    let bob = world.arrival("bob", "db");
+    unreachable_for(&mut world, Span::from_secs(1));
+    assert!(world.received(bob).is_empty(), "its own wait has just begun");
+}
+
+#[test]
+fn a_login_that_ends_before_the_answer_gives_the_reason() {
+    let mut world = World::new(asking(1));
+    let ann = world.arrival("ann", "db");
+    let asker = world.server();
+    asked(&mut world, asker, "ann");
+    world.pass(Span::from_secs(61));
+    let error = world.received(ann);
+    assert!(says(&error, "client_login_timeout (server down)"), "{}", String::from_utf8_lossy(&error));
+    assert!(says(&error, "auth_query") && says(&error, "has no answer yet"), "{}", String::from_utf8_lossy(&error));
+}
