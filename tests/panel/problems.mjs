@@ -13,6 +13,7 @@ import { serve } from './weir.mjs';
 const STATES = {
   blog: 'healthy',
   desk: 'blocked',
+  fail: 'failing',
   gone: 'cannot connect',
   idle: 'not tried yet',
   lazy: 'stalled',
@@ -46,7 +47,7 @@ const PAGES = {
 };
 
 const open_ = [];
-let weir, mute, stage, refused;
+let weir, mute, stage, refused, failing;
 
 /** A client with the state of its session; its end is expected. */
 async function connect(pool, application) {
@@ -82,11 +83,13 @@ query_wait_timeout = "1h"
 type = "trust"
 [auth.users]
 app = ""
-${pool('blog', 'max_db_client_connections = 1')}${pool('desk')}${pool('gone', '', nobody)}${pool('idle')}${pool('lazy', 'size = 1')}
+${pool('blog', 'max_db_client_connections = 1')}${pool('desk')}${pool('fail')}${pool('gone', '', nobody)}${pool('idle')}${pool('lazy', 'size = 1')}
 ${pool('mute', '', mute.address().port)}${pool('nope', '', server.port, 'not this one')}${pool('off')}${pool('rest')}${pool('slow', 'size = 1')}`);
   const [blog, holder, behind] = await Promise.all(['blog', 'desk', 'desk'].map((name) => connect(name, 'web')));
   await blog.query('SELECT 1');
-  // One that is refused by a limit, again and again.
+  // One whose table is missing, and one that is refused by a limit, again and again.
+  const orders = await connect('fail', 'orders');
+  failing = setInterval(() => orders.query('SELECT * FROM missing').catch(() => {}), 100);
   refused = setInterval(() => connect('blog', 'eager').catch(() => {}), 1000);
   await holder.query('BEGIN; SELECT pg_advisory_xact_lock(20261125)');
   ask(behind, 'SELECT pg_advisory_xact_lock(20261125)');
@@ -102,6 +105,7 @@ ${pool('mute', '', mute.address().port)}${pool('nope', '', server.port, 'not thi
 
 after(async () => {
   clearInterval(refused);
+  clearInterval(failing);
   open_.forEach((one) => one.connection?.stream?.destroy());
   await stage?.close();
   await weir?.stop();

@@ -281,3 +281,35 @@ fn with_a_pgbouncer_ini_show_pools_has_pgbouncers_columns_alone() {
     let columns = site.weir().command("SHOW POOLS").expect("the console").columns;
     assert_eq!(columns.last().map(String::as_str), Some("load_balance_hosts"));
 }
+
+#[test]
+fn a_pool_whose_queries_end_in_errors_of_the_server_is_failing_until_they_succeed_again() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&api.section()), Mode::Transaction);
+    let params = site.params().option("application_name", "orders");
+    let mut client = weir_pgclient::Connection::connect(&params).unwrap();
+    client.query("SELECT 1").unwrap();
+    // What a server answers whose disk is full.
+    let full = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$";
+    for _ in 0..5 {
+        assert!(client.query(full).is_err());
+    }
+    let (_, clients, error) = becomes(&site, "failing");
+    assert_eq!(clients, "1");
+    assert!(error.contains("ended in an error: disk full, of application \"orders\" (53100)"), "{error}");
+    let pool = api.get("/api/v1/pools/app");
+    assert_eq!(pool["health"]["failed"], 1, "{pool}");
+    assert!(pool["health"]["advice"].as_str().is_some_and(|advice| advice.contains("disks")), "{pool}");
+    let incidents = api.get("/api/v1/incidents");
+    assert_eq!(incidents["incidents"][0]["cause"], "failing", "{incidents}");
+    eventually("the log has it", || {
+        let log = site.weir().log();
+        if log.contains("app/app: health: failing since") { Ok(()) } else { Err(log) }
+    });
+    becomes(&site, "healthy");
+    for _ in 0..20 {
+        assert!(client.query("SELECT * FROM dropped_by_a_migration").is_err());
+    }
+    let (_, _, error) = becomes(&site, "failing");
+    assert!(error.contains("undefined table"), "{error}");
+}

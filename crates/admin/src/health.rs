@@ -9,6 +9,7 @@ use weir_base::{Span, Target};
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
+use crate::failing::{self, FailingQueries};
 use crate::finding::Finding;
 use crate::one_line::one_line;
 
@@ -49,6 +50,8 @@ pub enum Health {
     Stalled,
     /// Queries wait for a lock that another session holds.
     Blocked,
+    /// Queries end in errors of the server: those of a server in trouble, or suddenly most of them.
+    Failing,
     /// The server gives no answer: neither to what was asked, nor to a new connection.
     NotAnswering,
     /// No connection to the server can be opened.
@@ -59,7 +62,7 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 11] = [
+    pub const ALL: [Health; 12] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
@@ -68,6 +71,7 @@ impl Health {
         Health::Saturated,
         Health::Stalled,
         Health::Blocked,
+        Health::Failing,
         Health::NotAnswering,
         Health::CannotConnect,
         Health::LoginRejected,
@@ -84,6 +88,7 @@ impl Health {
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
             Health::Blocked => "blocked",
+            Health::Failing => "failing",
             Health::NotAnswering => "not answering",
             Health::CannotConnect => "cannot connect",
             Health::LoginRejected => "login rejected",
@@ -101,6 +106,9 @@ impl Health {
             Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
             Health::Stalled => "End the transaction of the client that idles longest.",
             Health::Blocked => "End the transaction that holds the lock. A larger pool would be blocked as well.",
+            Health::Failing => {
+                "Read the database server's log, and see what was changed last. A larger pool changes nothing."
+            }
             Health::NotAnswering => {
                 "Look at the database server itself: its processes, its disks, its load. A larger pool changes nothing."
             }
@@ -156,6 +164,8 @@ pub struct Symptoms {
     pub unresponsive: Option<LoginFailure>,
     /// The pool's server may give no answer: a probe will tell.
     pub suspected: bool,
+    /// The errors of queries, if so many end in one that the pool is failing.
+    pub failing: Option<FailingQueries>,
     /// What the control plane has found out about the pool, if it is slow.
     pub finding: Option<Finding>,
 }
@@ -165,6 +175,11 @@ impl Symptoms {
     pub(crate) fn add(&mut self, other: &Symptoms) {
         if other.failure.as_ref().map(|it| it.last) > self.failure.as_ref().map(|it| it.last) {
             self.failure.clone_from(&other.failure);
+        }
+        match (&mut self.failing, &other.failing) {
+            (Some(failing), Some(other)) => failing.add(other),
+            (failing, Some(other)) => *failing = Some(other.clone()),
+            (_, None) => {}
         }
         self.logged_in |= other.logged_in;
         self.opening |= other.opening;
@@ -282,9 +297,12 @@ pub struct PoolHealth {
     pub unanswered: u32,
     /// The clients whose query waits for a lock.
     pub blocked: u32,
+    /// The clients whose queries ended in an error, of a pool that is failing.
+    pub failed: u32,
     /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
-    /// The last error of a pool that cannot connect, or whose login is rejected; or which server gives no answer.
+    /// The last error of a pool that cannot connect, or whose login is rejected; which server gives no answer; or in what
+    /// the queries of a pool end that is failing.
     pub error: Option<LoginFailure>,
     /// Why a pool is blocked, stalled or saturated, where that was found out.
     pub finding: Option<Finding>,
@@ -294,7 +312,11 @@ impl PoolHealth {
     /// What to do, as a sentence: what the last error or a look at the server says, or else what fits the state.
     pub fn advice(&self) -> &'static str {
         let found = self.finding.as_ref().map(|finding| finding.advice);
-        self.error.as_ref().and_then(LoginFailure::advice).or(found).unwrap_or_else(|| self.state.advice())
+        let of_error = |error: &LoginFailure| match self.state {
+            Health::Failing => failing::advice(&error.sqlstate),
+            _ => error.advice(),
+        };
+        self.error.as_ref().and_then(of_error).or(found).unwrap_or_else(|| self.state.advice())
     }
 
     /// The reason as one line: the error with its SQLSTATE, or what was found out.
@@ -305,13 +327,14 @@ impl PoolHealth {
 
     /// How many clients are affected.
     pub fn clients(&self) -> u64 {
-        u64::from(self.waiting) + self.refused + u64::from(self.unanswered) + u64::from(self.blocked)
+        let served = [self.unanswered, self.blocked, self.failed];
+        u64::from(self.waiting) + self.refused + served.into_iter().map(u64::from).sum::<u64>()
     }
 
     /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
-        let served = (self.unanswered + other.unanswered, self.blocked + other.blocked);
+        let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
         let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
@@ -319,7 +342,7 @@ impl PoolHealth {
             self.clone_from(other);
         }
         (self.waiting, self.refused) = clients;
-        (self.unanswered, self.blocked) = served;
+        (self.unanswered, self.blocked, self.failed) = served;
         self.affected = affected;
     }
 }

@@ -13,7 +13,7 @@ pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
-    /// rejected, cannot connect, blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
+    /// rejected, cannot connect, failing, blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -23,6 +23,9 @@ impl Health {
         }
         if let Some(state) = unreachable(pool) {
             return state;
+        }
+        if pool.symptoms.failing.is_some() {
+            return Health::Failing;
         }
         if pool.symptoms.finding.as_ref().is_some_and(|finding| finding.lock.is_some()) {
             return Health::Blocked;

@@ -175,7 +175,10 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
         assert_eq!(state.advice().is_empty(), state == Health::Healthy, "{state}");
     }
     let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
-    assert_eq!(problems, ["saturated", "stalled", "blocked", "not answering", "cannot connect", "login rejected"]);
+    assert_eq!(
+        problems,
+        ["saturated", "stalled", "blocked", "failing", "not answering", "cannot connect", "login rejected"]
+    );
 }
 
 #[test]
@@ -211,6 +214,34 @@ fn what_to_do_follows_from_the_error_where_that_says_more() {
         let advice = advice(Health::LoginRejected, sqlstate, message);
         assert!(advice.contains(word) && advice.ends_with('.'), "{sqlstate} {message}: {advice}");
     }
+}
+
+#[test]
+fn a_pool_whose_queries_fail_is_failing_and_says_in_what_and_whose() {
+    let mut by = crate::ClientNames::default();
+    by.count("ann", "orders", 2);
+    let errors = |code: &[u8; 5]| crate::FailingQueries {
+        since: 1,
+        last: 2,
+        sqlstate: *code,
+        errors: 7,
+        queries: 9,
+        clients: 2,
+        by: by.clone(),
+    };
+    let failing = |pool: &mut PoolRecord| {
+        full(pool, 60);
+        pool.symptoms.failing = Some(errors(b"53100"));
+    };
+    assert_eq!(state(failing), Health::Failing, "and not saturated");
+    let rejected = |pool: &mut PoolRecord| {
+        failing(pool);
+        fails(pool, "28P01");
+    };
+    assert_eq!(state(rejected), Health::LoginRejected);
+    let mut sum = errors(b"42P01");
+    sum.add(&crate::FailingQueries { errors: 8, ..errors(b"58030") });
+    assert_eq!((sum.sqlstate, sum.errors, sum.queries, sum.clients), (*b"58030", 15, 18, 4));
 }
 
 #[test]

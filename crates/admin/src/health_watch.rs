@@ -12,6 +12,7 @@ use weir_config::Config;
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
+use crate::failing::FailingQueries;
 use crate::finding::Finding;
 use crate::health::{Health, PoolHealth, Symptoms, UnresponsiveHost};
 use crate::health_rule::LONG_WAIT;
@@ -147,6 +148,7 @@ impl Seen {
         let error = match state {
             Health::NotAnswering => symptoms.unresponsive.clone(),
             Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
+            Health::Failing => symptoms.failing.as_ref().map(FailingQueries::failure),
             _ => None,
         };
         let finding = matches!(state, Health::Saturated | Health::Stalled | Health::Blocked);
@@ -160,6 +162,10 @@ impl Seen {
         if unanswered > 0 {
             affected.add(&symptoms.unanswered_by);
         }
+        let failing = symptoms.failing.as_ref().filter(|_| state == Health::Failing);
+        if let Some(failing) = failing {
+            affected.add(&failing.by);
+        }
         let lock = finding.as_ref().and_then(|finding| finding.lock.as_ref());
         let blocked = lock.map_or(0, |lock| lock.clients);
         if let Some(lock) = lock {
@@ -172,6 +178,7 @@ impl Seen {
             refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
             blocked,
+            failed: failing.map_or(0, |failing| failing.clients),
             affected,
             error,
             finding,
@@ -247,6 +254,7 @@ fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
         Health::NotAnswering => {
             pool.symptoms.unresponsive.as_ref().map_or(now, |unresponsive| unresponsive.since.min(now))
         }
+        Health::Failing => pool.symptoms.failing.as_ref().map_or(now, |failing| failing.since.min(now)),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
             None => now.saturating_sub(pool.symptoms.login_age.micros()),

@@ -15,6 +15,7 @@ mod command;
 mod console;
 mod control;
 mod error;
+mod failing;
 mod fault;
 mod finding;
 mod health;
@@ -49,6 +50,7 @@ pub use control::{
     BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
 };
 pub use error::{ALL_DATABASES, CommandError};
+pub use failing::{FailingQueries, is_grave};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
 pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost};

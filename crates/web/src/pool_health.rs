@@ -24,10 +24,12 @@ pub(crate) struct Health {
     unanswered: u32,
     /// Clients whose query waits for a lock.
     blocked: u32,
+    /// Clients whose queries ended in an error, of a pool that is failing.
+    failed: u32,
     /// Clients that wait, were refused or get no answer, by user and application, while something is broken: the most
     /// first.
     affected: Vec<Affected>,
-    /// The last error of a pool that can't connect, or whose login is rejected.
+    /// The last error of a pool that can't connect, or whose login is rejected; the errors of one that is failing.
     error: Option<LoginError>,
     /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out.
     cause: Option<String>,
@@ -75,6 +77,7 @@ impl From<&PoolHealth> for Health {
             refused: of.refused,
             unanswered: of.unanswered,
             blocked: of.blocked,
+            failed: of.failed,
             affected: Affected::most(&of.affected),
             error,
             cause: of.finding.as_ref().map(|finding| finding.cause.clone()),

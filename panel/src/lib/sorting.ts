@@ -29,7 +29,7 @@ export function startsDown(column: Column): boolean {
 }
 
 /** Problems come before all else, the worst first. */
-const WORST = ['saturated', 'stalled', 'blocked', 'not answering', 'cannot connect', 'login rejected'];
+const WORST = ['saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
 function badness({ pool, now }: Row): number {
   return WORST.indexOf((now.health ?? pool.health)?.state ?? '');
 }

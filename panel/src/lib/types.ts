@@ -36,6 +36,7 @@ export type HealthState =
   | 'saturated'
   | 'stalled'
   | 'blocked'
+  | 'failing'
   | 'not answering'
   | 'cannot connect'
   | 'login rejected';
@@ -53,6 +54,8 @@ export interface Health {
   unanswered: number;
   /** Those whose query waits for a lock. */
   blocked: number;
+  /** Those whose queries end in errors, of a pool that is failing. */
+  failed: number;
   affected: Affected[];
   error: { sqlstate: string; message: string; at: number } | null;
   /** Why it is blocked, stalled or saturated, where a look at its server has shown it. */

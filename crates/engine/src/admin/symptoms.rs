@@ -19,6 +19,7 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
         logged_in: slot.failures.logged_in(),
         failure: failure(slot, throttle, common),
         opening: slot.login.waits(),
+        failing: slot.error_rate.failing(slot.counts.stats.query_count, now, |at| common.wall(at)),
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,
         refused_by: slot.counts.refused_by.clone(),
         ..Symptoms::default()

@@ -3,7 +3,7 @@
 //! Works on borrowed slots. `weir-session` parses the bytes, `acquire` and `release` make and end links, and `query`
 //! orders the calls.
 
-use weir_admin::Histogram;
+use weir_admin::{Histogram, SqlState};
 use weir_base::{ConnId, PoolMode, Time};
 use weir_config::Config;
 use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
@@ -15,6 +15,8 @@ use crate::link::statements::{Fed, Slow};
 use crate::link::wire::Wire;
 use crate::log;
 use crate::pools::PoolSlot;
+use crate::pools::error_rate::CountedError;
+use crate::pools::poll::announce_trouble;
 use crate::port::{Io, Level};
 use crate::server::slot::ServerSlot;
 
@@ -133,7 +135,7 @@ pub(crate) fn feed_server<I: Io>(
         outcome?
     };
     if cx.sessions.statements.is_on() {
-        count_statements(cx, slot, server, client);
+        count_statements(cx, slot, server, client.as_deref_mut());
     }
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
@@ -141,9 +143,25 @@ pub(crate) fn feed_server<I: Io>(
         count_queries(cx.now, slot, server, &outcome);
     }
     if let Some(unusual) = &outcome.unusual {
-        unusual.errors.iter().for_each(|code| slot.counts.counters.errors.count(*code, 1));
+        count_errors(cx, slot, client.as_deref(), &unusual.errors);
     }
     Ok(outcome)
+}
+
+/// Counts a server's errors; a pool of which many queries fail is looked at.
+#[cold]
+fn count_errors<I: Io>(cx: &mut Cx<'_, I>, slot: &mut PoolSlot, client: Option<&ClientSlot>, codes: &[SqlState]) {
+    for code in codes {
+        let counted = (slot.counts.counters.errors.total(), slot.counts.stats.query_count);
+        slot.counts.counters.errors.count(*code, 1);
+        let Some(client) = client else { continue };
+        let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
+        let application = session.map_or("", |session| cx.sessions.application(session));
+        let error = CountedError { code: *code, client: client.conn, user: &client.user, application };
+        if slot.error_rate.count(&error, counted, cx.now) {
+            announce_trouble(cx.common, cx.io);
+        }
+    }
 }
 
 /// Counts the statements that were executed, and logs those that took long.

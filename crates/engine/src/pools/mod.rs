@@ -8,6 +8,7 @@
 
 pub(crate) mod apply_config;
 pub(crate) mod create;
+pub(crate) mod error_rate;
 pub(crate) mod poll;
 pub(crate) mod reconnect;
 pub(crate) mod refuse;
@@ -28,6 +29,7 @@ use crate::client_login::welcome::LastWelcome;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
 use crate::listen::state::Listening;
+use crate::pools::error_rate::ErrorRate;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -62,6 +64,8 @@ pub(crate) struct PoolSlot {
     pub(crate) is_plain: bool,
     /// The pool's counters.
     pub(crate) counts: PoolCounts,
+    /// How many of its queries end in an error.
+    pub(crate) error_rate: ErrorRate,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
     /// When the login messages were last known to be those of a server.
@@ -279,6 +283,7 @@ impl PoolSlot {
             armed: Time::NEVER,
             is_plain: false,
             counts: PoolCounts::new(now),
+            error_rate: ErrorRate::default(),
             welcome: None,
             confirmed_at: Time::from_micros(0),
             last_welcome: None,

@@ -5,7 +5,7 @@ use weir_config::FileFormat;
 use weir_pool::{Effect, RefuseReason};
 
 use crate::client_login::auth_query;
-use crate::common::{FollowUp, UnderWay};
+use crate::common::{Common, FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::{PoolIx, Waiter};
 use crate::lending::state::ToInform;
@@ -132,8 +132,14 @@ pub(crate) fn poll_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut 
 fn report_trouble<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get(ix);
     let trouble = slot.pool.oldest_wait().is_some() || slot.failures.last().is_some();
-    let reports = trouble && core.common.set_under_way(UnderWay::HEALTH_CHECK, true);
-    if reports && core.common.config().format == FileFormat::Toml {
+    if trouble {
+        announce_trouble(&mut core.common, io);
+    }
+}
+
+/// A pool of this worker may have a problem: worker 0 receives a message, once until its next look.
+pub(crate) fn announce_trouble<I: Io>(common: &mut Common, io: &mut I) {
+    if common.set_under_way(UnderWay::HEALTH_CHECK, true) && common.config().format == FileFormat::Toml {
         io.post(WorkerId(0), Message(Payload::Trouble), None);
     }
 }

@@ -121,7 +121,7 @@ impl Suspects {
 /// them is in use. A pause is no incident before clients wait for its end.
 fn explains(health: &PoolHealth, none: bool) -> bool {
     match health.state {
-        Health::NotAnswering => true,
+        Health::NotAnswering | Health::Failing => true,
         Health::CannotConnect | Health::LoginRejected => none,
         Health::Paused => health.waiting > 0,
         _ => false,

@@ -90,6 +90,8 @@ pub(crate) enum Cause {
     LongQueries,
     /// The server gives no answer, can't be reached, or rejects the login: the state of the pool's health says which.
     ServerDown,
+    /// Queries end in errors of the server.
+    Failing,
     /// An operator has paused the pool.
     Paused,
     /// Fewer servers are open than the pool may have.
@@ -150,7 +152,11 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
     }
     waiting.truncate(LISTED);
     let (cause, text) = if of.explained {
-        let cause = if of.health.state == Health::Paused { Cause::Paused } else { Cause::ServerDown };
+        let cause = match of.health.state {
+            Health::Paused => Cause::Paused,
+            Health::Failing => Cause::Failing,
+            _ => Cause::ServerDown,
+        };
         // Also those that were refused, and those whose server is away.
         clients_affected = clients_affected.max(of.health.clients() as usize);
         affected = if of.health.affected.is_empty() { affected } else { of.health.affected.clone() };
@@ -159,7 +165,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         cause(of, &holders, clients_waiting)?
     };
     let (title, advice) = match cause {
-        Cause::ServerDown | Cause::Paused => (of.health.state.name(), of.health.advice()),
+        Cause::ServerDown | Cause::Failing | Cause::Paused => (of.health.state.name(), of.health.advice()),
         Cause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
         _ => (cause.words(), cause.advice()),
     };
@@ -190,7 +196,7 @@ impl Incident {
     /// says it already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
         let lock = match self.cause {
-            Cause::ServerDown | Cause::Paused => return None,
+            Cause::ServerDown | Cause::Failing | Cause::Paused => return None,
             Cause::Blocked => Some(self.lock_wait(at)),
             _ => None,
         };
@@ -466,6 +472,7 @@ impl Cause {
             Cause::OneApplication => "one application has the servers",
             Cause::LongQueries => "long queries have all servers",
             Cause::ServerDown => "the server is down",
+            Cause::Failing => "queries end in errors",
             Cause::Paused => "paused",
             Cause::FewerServers => "fewer servers than allowed",
         }
@@ -497,7 +504,7 @@ impl Cause {
                 "Cancel what is not needed, and find out why the queries are slow; query_timeout bounds them. More servers \
                  make slow queries slower, if the database's CPU or disks are the limit."
             }
-            Cause::Blocked | Cause::ServerDown | Cause::Paused => "Look at the pool's state.",
+            Cause::Blocked | Cause::ServerDown | Cause::Failing | Cause::Paused => "Look at the pool's state.",
             Cause::FewerServers => {
                 "The server, or a limit that pools share (max_user_connections, max_db_connections, the cluster's budget), \
                  gives no more connections. A larger size changes nothing."

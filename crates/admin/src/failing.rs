@@ -1,0 +1,153 @@
+//! Pools whose queries end in errors: what the errors are, in words.
+//!
+//! Owns which SQLSTATEs say that the server itself is in trouble, the names of conditions, and what to do. Must not know
+//! how errors are counted (the engine does).
+
+use crate::client_names::ClientNames;
+use crate::health::LoginFailure;
+use crate::pool_counters::SqlState;
+
+/// The errors of a pool's queries over the last seconds, where so many fail that the pool is *failing*.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailingQueries {
+    /// The first of these errors: microseconds since 1970.
+    pub since: u64,
+    /// The last one.
+    pub last: u64,
+    /// The most frequent SQLSTATE.
+    pub sqlstate: SqlState,
+    /// The errors in the last seconds, of this and other kinds.
+    pub errors: u64,
+    /// The queries in the same time.
+    pub queries: u64,
+    /// Clients with such an error; of very many, those that came first.
+    pub clients: u32,
+    /// Who they are.
+    pub by: ClientNames,
+}
+
+impl FailingQueries {
+    /// Adds another part of the pool, or another pool where both are shown as one: the kind of the one with more errors.
+    pub(crate) fn add(&mut self, other: &FailingQueries) {
+        if other.errors > self.errors {
+            self.sqlstate = other.sqlstate;
+        }
+        self.since = self.since.min(other.since);
+        self.last = self.last.max(other.last);
+        self.errors += other.errors;
+        self.queries += other.queries;
+        self.clients += other.clients;
+        self.by.add(&other.by);
+    }
+
+    /// The errors as the error of a pool.
+    pub(crate) fn failure(&self) -> LoginFailure {
+        let sqlstate = String::from_utf8_lossy(&self.sqlstate);
+        let name = condition(&sqlstate).map(|name| format!(": {name}")).unwrap_or_default();
+        let who = self.by.most(1).into_iter().find(|it| !it.application_name.is_empty());
+        let who = who.map(|it| format!(", of application {:?}", it.application_name)).unwrap_or_default();
+        let (errors, queries) = (self.errors, self.queries.max(self.errors));
+        let message = format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}");
+        LoginFailure::new(self.since, self.last, &sqlstate, &message)
+    }
+}
+
+/// Whether an error says that the server can't do its work, so that a few are a problem: classes 08, 53, 57, 58 and XX,
+/// but for queries and sessions that were ended on purpose, and a server that is read-only where a client writes
+/// (PostgreSQL documentation, Appendix A).
+#[must_use]
+pub fn is_grave(code: &SqlState) -> bool {
+    match code {
+        b"57014" | b"57P05" => false,
+        b"25006" => true,
+        _ => matches!(&code[..2], b"08" | b"53" | b"57" | b"58" | b"XX"),
+    }
+}
+
+/// What PostgreSQL calls a condition, in words; none for those that are seldom (Appendix A).
+fn condition(sqlstate: &str) -> Option<&'static str> {
+    Some(match sqlstate {
+        "08006" => "connection failure",
+        "22P02" => "invalid text representation",
+        "23503" => "foreign key violation",
+        "23505" => "unique violation",
+        "25006" => "read-only SQL transaction",
+        "26000" => "invalid SQL statement name",
+        "28000" => "invalid authorization specification",
+        "40001" => "serialization failure",
+        "40P01" => "deadlock detected",
+        "42501" => "insufficient privilege",
+        "42601" => "syntax error",
+        "42703" => "undefined column",
+        "42883" => "undefined function",
+        "42P01" => "undefined table",
+        "53000" => "insufficient resources",
+        "53100" => "disk full",
+        "53200" => "out of memory",
+        "53300" => "too many connections",
+        "53400" => "configuration limit exceeded",
+        "55P03" => "lock not available",
+        "57P01" => "admin shutdown",
+        "57P02" => "crash shutdown",
+        "57P03" => "cannot connect now",
+        "57P04" => "database dropped",
+        "58000" => "system error",
+        "58030" => "I/O error",
+        "58P01" => "undefined file",
+        "XX000" => "internal error",
+        "XX001" => "data corrupted",
+        "XX002" => "index corrupted",
+        _ => return None,
+    })
+}
+
+/// What to do about queries that end in this error, where it says more than the state does.
+pub(crate) fn advice(sqlstate: &str) -> Option<&'static str> {
+    Some(match sqlstate {
+        "25006" => {
+            "The server takes no writes: see whether it is a standby, or was demoted, and set target_session_attrs = \
+             \"read-write\" for a pool whose clients write."
+        }
+        "53100" => "Free space on the disks of the database server, those for temporary files included.",
+        "53200" => "Free memory on the database server, or lower its work_mem, or the pool's size.",
+        "53300" => "Free connections of the database server, or raise its max_connections.",
+        "57P01" | "57P02" | "57P03" => "See in the database server's log why it ends connections.",
+        "58030" | "58P01" | "XX001" | "XX002" => {
+            "Look at the database server's disks and its log. Data may be damaged: make no further changes before you know."
+        }
+        "42P01" | "42703" | "42883" => {
+            "See what was deployed last: the schema lacks what the application asks for, or the application is older or newer."
+        }
+        "42501" => "See which privileges of the pool's user were revoked.",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_a_server_in_trouble_are_grave_and_what_was_ended_on_purpose_is_not() {
+        for code in [b"53100", b"53200", b"57P01", b"58030", b"08006", b"XX001", b"25006"] {
+            assert!(is_grave(code), "{code:?}");
+        }
+        for code in [b"57014", b"57P05", b"23505", b"42P01", b"22012", b"40001", b"25P02"] {
+            assert!(!is_grave(code), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_have_the_condition_and_the_application() {
+        let mut by = ClientNames::default();
+        by.count("ann", "orders", 3);
+        let failing = FailingQueries { since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
+        let failure = failing.failure();
+        assert_eq!(
+            failure.message,
+            "9 of 12 queries in the last seconds ended in an error: disk full, of application \"orders\""
+        );
+        assert_eq!((failure.since, failure.sqlstate.as_str()), (1, "53100"));
+        assert!(advice("53100").is_some_and(|advice| advice.contains("disks")));
+    }
+}
