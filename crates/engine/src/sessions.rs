@@ -4,8 +4,8 @@ use weir_base::{PoolMode, Spares};
 use weir_config::{Config, FileFormat, ListenBy};
 use weir_pgwire::Dirty;
 use weir_session::{
-    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, SpareTexts, StatePolicy,
-    StatementMemory, StatementMessageCounts, WithoutCache, from_client,
+    Client, Context, Interner, MessagePolicy, ParamTable, PoolRules, PoolStatements, SimpleQueries, SpareTexts,
+    StatePolicy, StatementMemory, StatementMessageCounts, WithoutCache, from_client,
 };
 
 use crate::link::statements::{Fed, Statements};
@@ -74,11 +74,10 @@ impl Sessions {
     pub(crate) fn context<'a>(
         &'a mut self,
         fed: &Fed<'_>,
-        pool: &weir_config::PoolConfig,
+        rules: &'a PoolRules,
         accepted: &'a mut PoolStatements,
         ahead: u32,
     ) -> Context<'a> {
-        let limits = &pool.limits;
         Context {
             interner: &mut self.interner,
             statements: accepted,
@@ -86,12 +85,9 @@ impl Sessions {
             spare: &mut self.spare,
             scratch: &mut self.scratch,
             counts: &mut self.counts,
-            max_prepared: limits.max_prepared_statements as usize,
+            rules,
             without_cache: self.without_cache,
-            client_statements: limits.client_statements as usize,
-            client_memory: limits.client_share(),
             messages: self.messages,
-            state: state_policy(pool),
             client_pid: 0,
             shares_listen: false,
             max_pending_segments: ahead,
@@ -122,8 +118,18 @@ impl Sessions {
     }
 }
 
+/// What a configured pool allows its clients.
+pub(crate) fn pool_rules(pool: &weir_config::PoolConfig) -> PoolRules {
+    let limits = &pool.limits;
+    PoolRules {
+        max_prepared: limits.max_prepared_statements as usize,
+        client_statements: limits.client_statements as usize,
+        client_memory: limits.client_share(),
+        state: state_policy(pool),
+    }
+}
+
 /// What is done about session state. In the other modes no client keeps a server for it.
-#[inline]
 fn state_policy(pool: &weir_config::PoolConfig) -> StatePolicy {
     let pins = pool.mode == PoolMode::Auto;
     let kinds = Dirty::from_bits(pool.limits.pin_refuse.bits());

@@ -1,6 +1,7 @@
 //! What a worker's sessions share while one of them is fed, and the rules of the pool that it belongs to.
 //!
-//! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references.
+//! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references. What the
+//! configuration of the pool says is kept as [`PoolRules`], and not computed then.
 
 use weir_base::{OnDirty, Spares};
 use weir_pgwire::{Dirty, Head};
@@ -32,18 +33,12 @@ pub struct Context<'a> {
     pub scratch: &'a mut Vec<u8>,
     /// What happened, to be added to the pool's statistics.
     pub counts: &'a mut StatementMessageCounts,
-    /// The most statements of ours on a server.
-    pub max_prepared: usize,
-    /// What is done with clients' statements when `max_prepared` is set to 0.
+    /// The rules of the pool.
+    pub rules: &'a PoolRules,
+    /// What is done with clients' statements when [`PoolRules::max_prepared`] is set to 0.
     pub without_cache: WithoutCache,
-    /// The most named statements of a client.
-    pub client_statements: usize,
-    /// The most bytes of statements of a client.
-    pub client_memory: u64,
     /// What messages may be, in either direction.
     pub messages: MessagePolicy,
-    /// What is done about session state that is lost.
-    pub state: StatePolicy,
     /// The process id that the client received; 0: none. Its own notifications name it.
     pub client_pid: u32,
     /// Whether clients of the pool listen through a shared connection.
@@ -56,6 +51,19 @@ pub struct Context<'a> {
     pub max_messages: u32,
     /// What counts statements, if they are counted.
     pub watch: Option<&'a mut dyn StatementWatch>,
+}
+
+/// What a pool allows its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolRules {
+    /// The most statements of ours on a server.
+    pub max_prepared: usize,
+    /// The most named statements of a client.
+    pub client_statements: usize,
+    /// The most bytes of statements of a client.
+    pub client_memory: u64,
+    /// What is done about session state that is lost.
+    pub state: StatePolicy,
 }
 
 /// What is done with statements that clients have prepared when Weir's own are turned off.
@@ -154,7 +162,7 @@ impl Context<'_> {
     /// Whether a RESET returns to what the client asked for at its login, and not to the server's default, as with
     /// PgBouncer where servers are not reset.
     pub(crate) fn returns_to_start_values(&self) -> bool {
-        self.without_cache == WithoutCache::Kept || self.state.on_dirty != OnDirty::Keep
+        self.without_cache == WithoutCache::Kept || self.rules.state.on_dirty != OnDirty::Keep
     }
 
     /// By what a text is parsed that a client with these parameters sends now, as far as that is known.

@@ -59,7 +59,7 @@ pub fn feed<O: Out>(
 ) -> ClientOutcome {
     let texts = match client.mode {
         PoolMode::Session => Texts::Pass,
-        _ if ctx.max_prepared > 0 => Texts::Rename,
+        _ if ctx.rules.max_prepared > 0 => Texts::Rename,
         _ if ctx.without_cache == WithoutCache::Kept && client.prepared() > 0 => Texts::Rename,
         _ => Texts::Read,
     };
@@ -186,7 +186,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let kept = || *waits_for_segments;
         let room = || {
             let statements = statements.as_ref().map_or(0, |statements| statements.cost()) + unnamed.size() as u64;
-            let own = ctx.client_memory.saturating_sub(statements);
+            let own = ctx.rules.client_memory.saturating_sub(statements);
             own.min(ctx.statements.account().left() + held) as usize
         };
         stream.next(input, at, |bytes, head| need(reads, bytes, head, (room, kept))).map_err(|_| self.ends())

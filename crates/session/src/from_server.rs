@@ -116,9 +116,8 @@ pub fn feed<O: Out>(
     let mut held = Vec::new();
     let mut parser = MessageParser { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
     while !parser.outcome.ends_link() {
-        let asks = parser.server.found.is_some();
-        let need = |bytes: &[u8], head: Head| if asks { need_of_row(bytes, head) } else { need(bytes, head) };
-        let (view, head) = match parser.server.stream.next(input, &mut at, need)? {
+        let Server { stream, found, .. } = &mut *parser.server;
+        let (view, head) = match stream.next(input, &mut at, |_, head| need(head, found.is_some()))? {
             Piece::End => break,
             Piece::Rest(range, disposition) => {
                 if disposition == Disposition::Forward && parser.client.is_some() {
@@ -158,22 +157,18 @@ pub fn feed<O: Out>(
 /// The bytes of a process id.
 const PID: usize = 4;
 
-/// How many bytes of a message must be present before [`MessageParser::message`] may read it.
+/// How many bytes of a message must be present before [`MessageParser::message`] may read it. `asks`: rows answer a
+/// query of our own.
 #[inline]
-fn need(_: &[u8], head: Head) -> usize {
+fn need(head: Head, asks: bool) -> usize {
     match head.tag {
         back::READY | back::COMMAND_COMPLETE => head.total().min(HEAD + TAG_PREFIX),
         back::ERROR => head.total().min(HEAD + ERROR_PREFIX),
         back::PARAMETER_STATUS => head.total().min(HEAD + MAX_PARAMETER),
         back::NOTIFICATION => head.total().min(MAX_NOTIFICATION),
+        back::DATA_ROW if asks => head.total().min(HEAD + MAX_ROW),
         _ => HEAD,
     }
-}
-
-/// The same where rows answer a query of our own.
-#[cold]
-fn need_of_row(bytes: &[u8], head: Head) -> usize {
-    if head.tag == back::DATA_ROW { head.total().min(HEAD + MAX_ROW) } else { need(bytes, head) }
 }
 
 /// Takes a server's messages one by one, with all state that it may change.
@@ -581,7 +576,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     fn lose(&mut self, lost: Dirty) {
         let Some(client) = self.client.as_deref_mut().filter(|c| !c.mode.keeps_state()) else { return };
         self.outcome.unusual().lost.insert(lost);
-        if self.ctx.state.warn {
+        if self.ctx.rules.state.warn {
             self.ctx.scratch.clear();
             state_messages::warn(lost, &mut client.warned, self.ctx.scratch);
             self.out.client(self.ctx.scratch);
@@ -778,10 +773,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
-        let kinds = self.ctx.state.refused().common(effects.leaves);
+        let kinds = self.ctx.rules.state.refused().common(effects.leaves);
         self.outcome.unusual().refused_state.insert(kinds);
         let mut error = Vec::new();
-        state_messages::refusal(self.ctx.state, kinds, &mut error);
+        state_messages::refusal(self.ctx.rules.state, kinds, &mut error);
         error
     }
 

@@ -83,7 +83,7 @@ pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;
 pub use context::{
-    Context, MessagePolicy, SimpleQueries, SpareTexts, StatePolicy, StatementMessageCounts, WithoutCache,
+    Context, MessagePolicy, PoolRules, SimpleQueries, SpareTexts, StatePolicy, StatementMessageCounts, WithoutCache,
 };
 pub use kept_request::Repeat;
 pub use naming::{MAX_HELD_PARSE, MAX_HELD_UNNAMED};

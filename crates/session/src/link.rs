@@ -128,13 +128,13 @@ impl Link<'_, '_> {
     /// Whether the pool refuses a text.
     #[inline]
     pub(crate) fn refuses(&self, effects: Effects) -> bool {
-        !effects.leaves.is_empty() && self.ctx.state.refused().has_any(effects.leaves)
+        !effects.leaves.is_empty() && self.ctx.rules.state.refused().has_any(effects.leaves)
     }
 
     /// Replaces the client's query with one that fails.
     pub(crate) fn refuse_query(&mut self, effects: Effects) -> Rewrite {
         self.server.pending.request_with(Expected::QueryRefused, effects);
-        put_front::query(self.ctx.scratch, refused_text(self.ctx.state).as_bytes());
+        put_front::query(self.ctx.scratch, refused_text(self.ctx.rules.state).as_bytes());
         Rewrite::Replaced
     }
 
@@ -143,7 +143,7 @@ impl Link<'_, '_> {
         self.server.unnamed = None;
         self.expect_logged(Expected::ParseRefused, None, change);
         self.server.pending.set_newest(effects);
-        put_front::parse(self.ctx.scratch, b"", &[refused_text(self.ctx.state).as_bytes(), &[0, 0, 0]].concat());
+        put_front::parse(self.ctx.scratch, b"", &[refused_text(self.ctx.rules.state).as_bytes(), &[0, 0, 0]].concat());
         Rewrite::Replaced
     }
 

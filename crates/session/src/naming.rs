@@ -210,7 +210,7 @@ impl Link<'_, '_> {
             return Ok(self.parse_unnamed(parse.text, parse.rest));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
-        if self.ctx.state.refuses_some() {
+        if self.ctx.rules.state.refuses_some() {
             let effects = self.judge(parse.text).effects;
             if self.refuses(effects) {
                 return Ok(self.refuse_parse(effects, Change::None));
@@ -247,7 +247,7 @@ impl Link<'_, '_> {
             self.compose_parse(known.statement.name(), rest);
             return Ok(false);
         }
-        if self.client.prepared() >= self.ctx.client_statements {
+        if self.client.prepared() >= self.ctx.rules.client_statements {
             return Err(StopReason::refuse(Refusal::StatementLimit(
                 "too many prepared statements (client_statements)",
             )));

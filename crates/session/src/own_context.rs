@@ -2,7 +2,7 @@
 
 use crate::StatementMemory;
 use crate::context::{
-    Context, MessagePolicy, SimpleQueries, SpareTexts, StatePolicy, StatementMessageCounts, WithoutCache,
+    Context, MessagePolicy, PoolRules, SimpleQueries, SpareTexts, StatePolicy, StatementMessageCounts, WithoutCache,
 };
 use crate::params::ParamTable;
 use crate::statements::{Interner, PoolStatements};
@@ -21,18 +21,12 @@ pub struct OwnContext {
     pub scratch: Vec<u8>,
     /// See [`Context::counts`].
     pub counts: StatementMessageCounts,
-    /// See [`Context::max_prepared`].
-    pub max_prepared: usize,
+    /// See [`Context::rules`].
+    pub rules: PoolRules,
     /// See [`Context::without_cache`].
     pub without_cache: WithoutCache,
-    /// See [`Context::client_statements`].
-    pub client_statements: usize,
-    /// See [`Context::client_memory`].
-    pub client_memory: u64,
     /// See [`Context::messages`].
     pub messages: MessagePolicy,
-    /// See [`Context::state`].
-    pub state: StatePolicy,
     /// See [`Context::client_pid`].
     pub client_pid: u32,
     /// See [`Context::max_pending_segments`].
@@ -52,12 +46,14 @@ impl OwnContext {
             spare: SpareTexts::default(),
             scratch: Vec::new(),
             counts: StatementMessageCounts::default(),
-            max_prepared: 100,
+            rules: PoolRules {
+                max_prepared: 100,
+                client_statements: 100,
+                client_memory: memory,
+                state: StatePolicy::default(),
+            },
             without_cache: WithoutCache::Kept,
-            client_statements: 100,
-            client_memory: memory,
             messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
-            state: StatePolicy::default(),
             client_pid: 0,
             max_pending_segments: u32::MAX,
             max_messages: u32::MAX,
@@ -73,12 +69,9 @@ impl OwnContext {
             spare: &mut self.spare,
             scratch: &mut self.scratch,
             counts: &mut self.counts,
-            max_prepared: self.max_prepared,
+            rules: &self.rules,
             without_cache: self.without_cache,
-            client_statements: self.client_statements,
-            client_memory: self.client_memory,
             messages: self.messages,
-            state: self.state,
             client_pid: self.client_pid,
             shares_listen: false,
             max_pending_segments: self.max_pending_segments,

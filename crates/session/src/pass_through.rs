@@ -63,7 +63,7 @@ impl Link<'_, '_> {
     /// Counts messages about statements. Where `max_prepared_statements` is 0 they are not looked at as such, and not
     /// counted (PgBouncer).
     fn count<T>(&mut self, what: impl FnOnce(&mut StatementMessageCounts) -> T) {
-        if self.ctx.max_prepared > 0 {
+        if self.ctx.rules.max_prepared > 0 {
             what(self.ctx.counts);
         }
     }

@@ -93,7 +93,7 @@ impl Link<'_, '_> {
             return false;
         }
         let stale = if on_server == OnServer::Stale { Some(statement.key()) } else { None };
-        let evicted = self.server.statements.insert(statement.key(), self.ctx.max_prepared);
+        let evicted = self.server.statements.insert(statement.key(), self.ctx.rules.max_prepared);
         let of = self.ctx.statements.next_preparation();
         self.server.statements.set_preparation(statement.key(), of);
         for key in stale.into_iter().chain(evicted) {
@@ -173,7 +173,7 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn judge(&self, text: &[u8]) -> Judged {
         let mut judged = Judged::of(text);
-        if !judged.harmless && !judged.is_long() && self.ctx.state.judges() {
+        if !judged.harmless && !judged.is_long() && self.ctx.rules.state.judges() {
             judged.effects.leaves = Kept::of(text, self.ctx.params).lost_with(&self.server.params);
         }
         judged
@@ -182,7 +182,7 @@ impl Link<'_, '_> {
     /// What running a statement does on this server.
     #[inline]
     pub(crate) fn effects_of(&self, statement: &Statement) -> Effects {
-        let warns = self.ctx.state.warn;
+        let warns = self.ctx.rules.state.warn;
         let leaves = if warns { statement.certainly_left(self.ctx.params, &self.server.params) } else { Dirty::NONE };
         Effects { leaves, ..statement.effects() }
     }
@@ -192,7 +192,7 @@ impl Link<'_, '_> {
         let mut buffer = self.ctx.spare_buffer();
         buffer.extend_from_slice(rest);
         let held = self.client.statements.as_ref().map_or(0, |statements| statements.cost());
-        if held + buffer.capacity() as u64 > self.ctx.client_memory {
+        if held + buffer.capacity() as u64 > self.ctx.rules.client_memory {
             return None;
         }
         HeldText::new(buffer, judged, self.ctx.statements.account())
@@ -207,7 +207,7 @@ pub(crate) fn make_room(
     rest: &[u8],
 ) -> Result<(), StopReason> {
     let more = ClientStatements::cost_of(name, cost(rest));
-    if client.statement_bytes() + more > ctx.client_memory {
+    if client.statement_bytes() + more > ctx.rules.client_memory {
         let what = "prepared statements of one client exceed client_statement_memory";
         return Err(StopReason::refuse(Refusal::StatementLimit(what)));
     }

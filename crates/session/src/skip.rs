@@ -42,7 +42,7 @@ pub(crate) fn skip_to_sync(server: &mut Server, client: Option<&mut Client>, ctx
         undo.push(change);
     });
     // What may or may not be there is remembered, but not without end.
-    server.unusable |= server.statements.len() > 2 * ctx.max_prepared + 1_000;
+    server.unusable |= server.statements.len() > 2 * ctx.rules.max_prepared + 1_000;
     if let Some(client) = client {
         undo.into_iter().rev().for_each(|change| server.undo_log.undo(client, change));
     }

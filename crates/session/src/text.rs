@@ -76,7 +76,7 @@ impl<'a> Text<'a> {
             None => Judgement::of(self.bytes, head),
             Some(seen) => Judgement::of_prefix(self.bytes, seen),
         };
-        if !judged.harmless && ctx.state.judges() {
+        if !judged.harmless && ctx.rules.state.judges() {
             judged.effects.leaves = Kept::of(self.bytes, ctx.params).lost_with(server);
         }
         judged

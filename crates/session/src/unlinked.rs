@@ -42,7 +42,7 @@ pub(crate) fn close(client: &mut Client, body: &[u8], reply: &mut Vec<u8>) -> bo
 /// Answers a Parse of a statement that the pool's servers have accepted before. Returns whether it was one.
 pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> bool {
     let Ok(parse) = frontend::parse(body) else { return false };
-    let room = client.prepared() < ctx.client_statements;
+    let room = client.prepared() < ctx.rules.client_statements;
     if parse.name.is_empty() || client.has_statement(parse.name) || !room {
         return false;
     }

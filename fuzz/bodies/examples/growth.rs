@@ -57,8 +57,8 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let state = StatePolicy { warn: true, ..StatePolicy::default() };
-        let own = OwnContext { state, ..OwnContext::new(MEMORY) };
+        let mut own = OwnContext::new(MEMORY);
+        own.rules.state = StatePolicy { warn: true, ..StatePolicy::default() };
         let shared = Arc::new(own.params.unknown());
         Pair {
             client: Client::new(1, PoolMode::Transaction, shared.clone()),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use weir_base::{OnDirty, PoolMode};
 use weir_session::from_server::{self, ServerOutcome};
 use weir_session::{
-    CancelKey, Client, MessagePolicy, Out, OwnContext, Server, SimpleQueries, StatePolicy, StopReason, from_client,
-    param_sync,
+    CancelKey, Client, MessagePolicy, Out, OwnContext, PoolRules, Server, SimpleQueries, StatePolicy, StopReason,
+    from_client, param_sync,
 };
 
 use crate::backend::Backend;
@@ -33,15 +33,17 @@ pub(crate) fn shared(max_prepared: usize) -> OwnContext {
     let mut shared = OwnContext::new(1 << 16);
     shared.statements.set_limit(1 << 14);
     OwnContext {
-        max_prepared,
-        client_statements: 3,
-        client_memory: 1 << 13,
-        messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
-        state: StatePolicy {
-            warn: true,
-            on_dirty: if max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
-            ..StatePolicy::default()
+        rules: PoolRules {
+            max_prepared,
+            client_statements: 3,
+            client_memory: 1 << 13,
+            state: StatePolicy {
+                warn: true,
+                on_dirty: if max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
+                ..StatePolicy::default()
+            },
         },
+        messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
         max_pending_segments: 2,
         ..shared
     }

@@ -45,7 +45,7 @@ pub(crate) fn feed_client<I: Io>(
     };
     let fed = {
         let mut wire = Wire::new(cx.io, conn, link, bytes, base);
-        let mut context = cx.sessions.context(&fed, &slot.config, &mut slot.accepted, ahead);
+        let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, ahead);
         let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
         let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
         slot.counts.stats.sent += wire.finish();
@@ -127,7 +127,7 @@ pub(crate) fn feed_server<I: Io>(
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
-        let mut context = cx.sessions.context(&fed, &slot.config, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
+        let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
         context.shares_listen = slot.listening.is_shared();
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);

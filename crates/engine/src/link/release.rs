@@ -338,6 +338,9 @@ enum Cleaning {
 fn cleaning(pool: &weir_config::PoolConfig, used: bool, dirty: Dirty) -> Cleaning {
     let session = pool.mode == PoolMode::Session;
     let always = used && (session || pool.reset_always);
+    if dirty.is_empty() && !always {
+        return Cleaning::None;
+    }
     let left = !dirty.is_empty() || (session && used);
     match pool.on_dirty() {
         OnDirty::Close if left => Cleaning::Close,

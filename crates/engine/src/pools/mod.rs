@@ -20,7 +20,7 @@ use weir_base::{ConnId, Span, Time};
 use weir_config::{Config, FileFormat};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, ServerState, Settings};
-use weir_session::{Clean, ParamTable, PoolStatements};
+use weir_session::{Clean, ParamTable, PoolRules, PoolStatements};
 
 use crate::admin::pool_counts::PoolCounts;
 use crate::cancel::state::PoolCancels;
@@ -34,6 +34,7 @@ use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
 use crate::server::login_throttle::PoolLogin;
+use crate::sessions::pool_rules;
 use crate::workers::quota::PoolId;
 use crate::workers::quota::servers::PoolQuota;
 
@@ -56,6 +57,8 @@ pub(crate) struct PoolSlot {
     /// The user on the server.
     pub(crate) user: Arc<str>,
     pub(crate) config: Arc<weir_config::PoolConfig>,
+    /// What `config` allows clients.
+    pub(crate) rules: PoolRules,
     pub(crate) pool: Pool<Clean>,
     /// The pool's earliest timer.
     pub(crate) armed: Time,
@@ -247,6 +250,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
     // Other parameters may be ignored now.
     slot.last_welcome = None;
     slot.accepted.set_limit(config.limits.pool_share());
+    slot.rules = pool_rules(&config);
     slot.config = config;
     fewer || elsewhere
 }
@@ -278,6 +282,7 @@ impl PoolSlot {
         PoolSlot {
             name,
             user,
+            rules: pool_rules(&config),
             config,
             pool,
             armed: Time::NEVER,

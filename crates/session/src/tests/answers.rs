@@ -474,7 +474,7 @@ fn a_message_without_a_body_is_refused_whatever_its_type() {
         for tag in 0..=255u8 {
             for copying in [false, true] {
                 let mut link = Link::transaction();
-                link.max_prepared = max_prepared;
+                link.rules.max_prepared = max_prepared;
                 if copying {
                     link.ask(&[query("copy t from stdin")]);
                 }

@@ -18,7 +18,7 @@ fn limited(client: u64, pool: u64, process: u64) -> Link {
     let mut link = Link::transaction();
     link.interner = Interner::new([3; 16], &StatementMemory::default(), process);
     link.statements = link.interner.pool("app", "joe", pool);
-    link.client_memory = client;
+    link.rules.client_memory = client;
     link
 }
 
@@ -45,7 +45,7 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         (limited(1 << 20, 1 << 20, 9_000), 9, "prepared statements exceed statement_memory"),
     ];
     for (mut link, most, text) in cases {
-        link.client_statements = most;
+        link.rules.client_statements = most;
         link.prepared("a", "select 1");
         let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
         assert_eq!(tags(&sent), "DBES", "the request that the server can only refuse is sent");
@@ -69,7 +69,7 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
 #[test]
 fn what_follows_a_refused_parse_is_skipped_and_what_stands_before_it_is_answered() {
     let mut link = Link::transaction();
-    link.client_statements = 1;
+    link.rules.client_statements = 1;
     link.prepared("a", "select 1");
     link.ask(&[bind("a"), execute(), parse("b", "select 2"), close("a"), parse("", "select 3"), sync()]);
     assert_eq!(tags(&link.tell(&[bound(), complete("SELECT 1")])), "2C");
@@ -300,8 +300,8 @@ fn what_a_pipeline_takes_back_and_may_give_again_is_bounded_too() {
 fn statements_that_are_dropped_again_and_again_cost_what_is_dropped() {
     let began = Instant::now();
     let mut link = Link::transaction();
-    link.client_statements = 100_000;
-    link.max_prepared = 100_000;
+    link.rules.client_statements = 100_000;
+    link.rules.max_prepared = 100_000;
     let drops = 2_000;
     let mut asked = vec![parse("", "DEALLOCATE ALL")];
     (0..drops).for_each(|_| asked.extend([bind(""), execute()]));
@@ -324,8 +324,8 @@ fn statements_that_are_dropped_again_and_again_cost_what_is_dropped() {
 fn an_error_far_behind_takes_back_all_that_was_skipped() {
     let began = Instant::now();
     let mut link = Link::transaction();
-    link.client_statements = 10_000;
-    link.max_prepared = 10_000;
+    link.rules.client_statements = 10_000;
+    link.rules.max_prepared = 10_000;
     (0..1_000).for_each(|n| drop(link.prepared(&format!("old{n}"), &format!("select {n}"))));
     for _ in 0..20 {
         let mut asked = vec![bind("nothing")];
@@ -353,7 +353,7 @@ fn a_bind_of_few_bytes_does_not_write_megabytes_at_once() {
     let text = "x".repeat(200_000);
     let mut link = Link::transaction();
     (0..10).for_each(|n| drop(link.prepared(&format!("s{n}"), &format!("{n}{text}"))));
-    link.max_prepared = 5;
+    link.rules.max_prepared = 5;
     link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
     // Statements of which the server keeps too few, and the unnamed one, which may be skipped with the segment before.
     let named: Vec<u8> = (0..1_000).flat_map(|n| bind(&format!("s{}", n % 10))).collect();

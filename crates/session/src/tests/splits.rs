@@ -166,7 +166,7 @@ fn pieces<'b>(mut bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
 /// A conversation: the client sends each batch, and then the server answers.
 fn converse(mode: PoolMode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome {
     let mut link = Link::new(mode);
-    link.max_prepared = 2;
+    link.rules.max_prepared = 2;
     let mut backend = Backend::default();
     let (mut client, mut server, mut refused) = (Vec::new(), Vec::new(), None);
     'all: for batch in batches {

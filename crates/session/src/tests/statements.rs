@@ -82,7 +82,7 @@ fn a_statement_is_prepared_on_the_way_where_the_server_has_it_not() {
 #[test]
 fn the_least_recently_used_statement_is_closed_for_a_new_one() {
     let mut link = Link::transaction();
-    link.max_prepared = 2;
+    link.rules.max_prepared = 2;
     let first = link.prepared("a", "select 1");
     link.prepared("b", "select 2");
     let sent = link.ask(&[parse("c", "select 3"), sync()]);

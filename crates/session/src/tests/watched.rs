@@ -34,7 +34,7 @@ fn a_simple_query_counts_when_it_is_ready_with_the_rows_of_all_its_commands() {
 fn an_execute_counts_as_the_text_of_its_portal_named_or_not() {
     for (mode, max_prepared) in [(PoolMode::Session, 100), (PoolMode::Transaction, 100), (PoolMode::Transaction, 0)] {
         let mut link = watched(mode);
-        link.max_prepared = max_prepared;
+        link.rules.max_prepared = max_prepared;
         link.ask(&[parse("s", "select $1"), bind("s"), execute(), parse("", "delete"), bind(""), execute(), sync()]);
         link.tell(&[
             parsed(),
