@@ -3,7 +3,7 @@
 use std::thread;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Mode, Rng, Setup, Site, ask};
+use weir_tests::{Batch, Mode, Postgres, Rng, Setup, Site, ask, eventually};
 
 everywhere!(
     a_set_is_in_force_for_its_client_and_for_no_other,
@@ -13,7 +13,7 @@ everywhere!(
     the_application_name_is_each_clients_own,
 );
 
-const TRACKED: [(&str, [&str; 3]); 7] = [
+const TRACKED: [(&str, [&str; 3]); 8] = [
     ("client_encoding", ["UTF8", "LATIN1", "WIN1252"]),
     ("DateStyle", ["ISO, MDY", "German, DMY", "SQL, DMY"]),
     ("TimeZone", ["UTC", "Asia/Tokyo", "Europe/Berlin"]),
@@ -21,6 +21,7 @@ const TRACKED: [(&str, [&str; 3]); 7] = [
     ("IntervalStyle", ["postgres", "iso_8601", "sql_standard"]),
     ("application_name", ["", "first app", "it's another"]),
     ("extra_float_digits", ["1", "3", "-2"]),
+    ("default_transaction_read_only", ["off", "on", "off"]),
 ];
 
 fn show(client: &mut Connection, name: &str) -> String {
@@ -128,6 +129,109 @@ fn a_client_without_parameters_gets_the_servers_own_after_one_with_parameters() 
         assert_eq!(show(&mut other, name), values[1], "{name}");
         assert_eq!(show(&mut plain, name), before, "{name}");
         assert_eq!(show(&mut site.connect(), name), before, "{name} of a new client");
+    }
+}
+
+/// The ways to make a session's transactions read-only.
+const READ_ONLY: [&str; 5] = [
+    "SET default_transaction_read_only = on",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "SELECT set_config('default_transaction_read_only', 'on', false)",
+    "DO $$BEGIN SET default_transaction_read_only = on; END$$",
+    "BEGIN; SET LOCAL default_transaction_read_only = off; SET default_transaction_read_only = on; COMMIT",
+];
+
+fn set_for_all(superuser: &mut Connection, command: &str) {
+    superuser.query(command).unwrap();
+    superuser.query("SELECT pg_reload_conf()").unwrap();
+}
+
+#[test]
+fn what_a_client_sets_follows_it_and_what_an_operator_sets_stays_with_the_server() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(1), Mode::Transaction);
+    let mut superuser = site.superuser();
+    superuser
+        .query(
+            "CREATE FUNCTION read_only() RETURNS int LANGUAGE plpgsql AS $$BEGIN \
+             EXECUTE 'SET default_transaction_' || 'read_only = on'; RETURN 1; END$$",
+        )
+        .unwrap();
+    let read_only = |client: &mut Connection| show(client, "default_transaction_read_only");
+    let mut readers: Vec<_> = READ_ONLY.iter().map(|_| site.connect()).collect();
+    let [mut writer, mut setting, mut returned] = [(); 3].map(|()| site.connect());
+    for (reader, sql) in readers.iter_mut().zip(READ_ONLY) {
+        reader.query_all(sql).unwrap();
+        assert!(reader.take_notices().is_empty(), "{sql}");
+    }
+    returned.query_all("SET default_transaction_read_only = on").unwrap();
+    returned.query_all("RESET default_transaction_read_only").unwrap();
+    writer.query("SELECT read_only()").unwrap();
+    for _ in 0..3 {
+        for (reader, sql) in readers.iter_mut().zip(READ_ONLY) {
+            assert_eq!((&*read_only(reader), &*read_only(&mut writer)), ("on", "off"), "{sql}");
+            assert_eq!(reader.parameter("default_transaction_read_only"), Some("on"), "{sql}");
+        }
+        assert_eq!(read_only(&mut returned), "off");
+    }
+    for (command, expected) in [
+        ("ALTER SYSTEM SET default_transaction_read_only = on", "on"),
+        ("ALTER SYSTEM RESET default_transaction_read_only", "off"),
+    ] {
+        set_for_all(&mut superuser, command);
+        for client in [&mut setting, &mut writer, &mut returned] {
+            eventually(command, || {
+                // The report of the operator's change may come with that of another one, of the client's own.
+                client.query("SET application_name = 'a'; SET work_mem = '5MB'").unwrap();
+                client.query("SET application_name = 'b'; SET TimeZone = 'Asia/Tokyo'").unwrap();
+                let seen = read_only(client);
+                if seen == expected { Ok(()) } else { Err(seen) }
+            });
+            assert_eq!(client.parameter("default_transaction_read_only"), Some(expected), "{command}");
+        }
+        for (reader, sql) in readers.iter_mut().zip(READ_ONLY) {
+            assert_eq!(read_only(reader), "on", "{sql}");
+        }
+    }
+}
+
+#[test]
+fn as_whom_a_client_acts_follows_it_and_nobody_else_acts_as_that() {
+    let postgres = Postgres::private();
+    postgres
+        .superuser("postgres")
+        .query_all("CREATE ROLE someone; CREATE ROLE somebody_else; ALTER ROLE app SUPERUSER")
+        .unwrap();
+    for on_dirty in ["reset", "keep"] {
+        let setup = Setup::new(Mode::Transaction).size(1).pool(&format!("on_dirty = \"{on_dirty}\""));
+        // Weir's own query at each use, which must run as the pool's user.
+        let setup = setup.limit("server_check_delay = 0").pool("server_check_query = \"SELECT check_user()\"");
+        let site = Site::on(&postgres, setup, Mode::Transaction);
+        site.superuser()
+            .query_all(
+                "CREATE TABLE users (name name); GRANT ALL ON users TO PUBLIC; CREATE FUNCTION check_user() \
+                 RETURNS int LANGUAGE sql AS 'INSERT INTO users SELECT session_user; SELECT 1'",
+            )
+            .unwrap();
+        let user = |client: &mut Connection| client.value("SELECT session_user").unwrap().unwrap();
+        let (mut one, mut two, mut plain) = (site.connect(), site.connect(), site.connect());
+        one.query("SET SESSION AUTHORIZATION someone").unwrap();
+        two.query("SELECT set_config('session_authorization', 'somebody_else', false)").unwrap();
+        for _ in 0..3 {
+            for (client, expected) in [(&mut one, "someone"), (&mut two, "somebody_else"), (&mut plain, "app")] {
+                assert_eq!(user(client), expected, "{on_dirty}");
+                assert_eq!(client.parameter("session_authorization"), Some(expected), "{on_dirty}");
+                assert!(client.take_notices().is_empty());
+            }
+        }
+        one.query_all("BEGIN; SET SESSION AUTHORIZATION somebody_else; ROLLBACK").unwrap();
+        two.query("RESET SESSION AUTHORIZATION").unwrap();
+        for (client, expected) in [(&mut plain, "app"), (&mut one, "someone"), (&mut two, "app")] {
+            assert_eq!(user(client), expected, "{on_dirty}");
+        }
+        let users = "SELECT string_agg(DISTINCT name, ' ') FROM users";
+        assert_eq!(site.superuser().value(users).unwrap().as_deref(), Some("app"), "{on_dirty}");
+        assert!(Connection::connect(&site.params().option("session_authorization", "somebody_else")).is_err());
     }
 }
 

@@ -23,6 +23,7 @@ mod kept;
 mod mentions;
 mod names;
 mod planned;
+mod read_only;
 mod resets;
 mod scan;
 mod steps;

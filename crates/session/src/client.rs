@@ -209,7 +209,10 @@ impl Client {
 
     /// Whether the client asked for a parameter of this name, or has changed it.
     pub fn owns(&self, table: &ParamTable, name: &str) -> bool {
-        table.place(name).is_some_and(|place| self.start.own >> place & 1 == 1)
+        match table.place(name) {
+            Some(place) => self.start.own >> place & 1 == 1,
+            None => self.params.sets_untracked(name),
+        }
     }
 
     /// What the client wants of its server.

@@ -19,7 +19,7 @@ use crate::kept_request::Repeat;
 use crate::left_state::MAX_ROW;
 use crate::listener::MAX_MESSAGE as MAX_NOTIFICATION;
 use crate::out::{Out, View};
-use crate::params::Reported;
+use crate::params::{ParamTable, Reported};
 use crate::pending::Reply;
 use crate::refusal::Refusal;
 use crate::replaced::Ended;
@@ -629,11 +629,22 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if name == IN_HOT_STANDBY {
             self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
         }
-        let Some(place) = place.filter(|_| reported != Reported::Untracked) else { return Disposition::Forward };
+        let left = self.server.state.dirty();
+        let Some(place) = place else {
+            if reported == Reported::Unlisted && left.contains(Dirty::SETTINGS) {
+                let asked = client.start.asked.clone();
+                ParamTable::follow_unlisted(&mut client.params, &asked, &mut self.server.params, name, value);
+            }
+            return Disposition::Forward;
+        };
+        if ParamTable::is_identity(name) {
+            self.server.state.leave(Dirty::SETTINGS);
+        }
+        let by_client = !self.ctx.params.is_of_server(place) || left.contains(Dirty::READ_ONLY);
         let is_reset = self.server.resets.has(place)
             && self.ctx.returns_to_start_values()
             && self.server.base.at(place) == Some(value);
-        client.start.reported(place, value, &self.server.base);
+        client.start.reported(place, value, &self.server.base, by_client);
         self.server.resets.report(place, is_reset);
         if is_reset {
             // The parameter has the value from the client's login once all is answered.

@@ -96,31 +96,38 @@ pub(crate) fn reset_of(text: &[u8]) -> Option<Resetting> {
     if may_reset(text) { sql::commands(text, false, true, 1).into_iter().find_map(resets) } else { None }
 }
 
+/// The most settings of a text that are not tracked and whose names are kept; one more is taken for lost.
+const MOST_OTHERS: usize = 4;
+
 /// The state that a text certainly leaves, for any server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kept {
     leaves: Dirty,
     /// Tracked settings that the text changes for good, by their places: they follow the client from servers that
     /// report them.
     settings: u64,
+    /// The same of settings that are not tracked.
+    others: Vec<Box<str>>,
 }
 
 impl Kept {
     pub(crate) fn of(text: &[u8], table: &ParamTable) -> Kept {
-        let settings = std::cell::Cell::new(0);
+        let (settings, others) = (std::cell::Cell::new(0), std::cell::RefCell::new(Vec::new()));
         let leaves = sql::kept(text, |name| {
-            let place = std::str::from_utf8(name).ok().and_then(|name| table.place_of_report(name));
-            place.is_some_and(|place| {
-                settings.set(settings.get() | 1 << place);
-                true
-            })
+            let Ok(name) = std::str::from_utf8(name) else { return false };
+            match table.place(name) {
+                Some(place) => settings.set(settings.get() | 1 << place),
+                None if others.borrow().len() < MOST_OTHERS => others.borrow_mut().push(name.into()),
+                None => return false,
+            }
+            true
         });
-        Kept { leaves, settings: settings.get() }
+        Kept { leaves, settings: settings.get(), others: others.into_inner() }
     }
 
     /// What of this state the client loses with a server.
-    pub(crate) fn lost_with(self, server: &Params) -> Dirty {
-        if server.reports_all(self.settings) { self.leaves } else { self.leaves.union(Dirty::SETTINGS) }
+    pub(crate) fn lost_with(&self, server: &Params) -> Dirty {
+        if server.reports_all(self.settings, &self.others) { self.leaves } else { self.leaves.union(Dirty::SETTINGS) }
     }
 }
 
@@ -139,5 +146,11 @@ mod tests {
         assert_eq!(lost("select set_config('TimeZone', 'UTC', true)", &unreported), Dirty::NONE);
         assert_eq!(lost("set timezone = 'UTC'; set work_mem = '1MB'", &reports), Dirty::SETTINGS);
         assert_eq!(lost("listen a", &unreported), Dirty::LISTEN);
+        table.take_report(&mut reports, "scram_iterations", "4096");
+        assert_eq!(lost("set scram_iterations = 5000", &reports), Dirty::NONE);
+        assert_eq!(lost("set scram_iterations = 5000", &unreported), Dirty::SETTINGS);
+        assert_eq!(lost("set scram_iterations = 1; set work_mem = 1", &reports), Dirty::SETTINGS);
+        assert_eq!(lost("set session authorization x", &unreported), Dirty::SETTINGS);
+        assert_eq!(lost("select 1; listen a; set x = 1", &reports), Dirty::SETTINGS.union(Dirty::LISTEN));
     }
 }

@@ -57,6 +57,7 @@ mod tests;
 mod text;
 mod undo_log;
 mod unlinked;
+mod unlisted;
 mod untracked;
 mod watched;
 mod watching;

@@ -70,6 +70,7 @@ pub fn finish(server: &mut Server, client: &mut Client, tell: Option<(&ParamTabl
             server.is_default(table, table.name(place));
         }
         respelled(server, client, table).for_each(|(name, _, value)| put_back::parameter_status(buffer, name, value));
+        server.note_identity(table);
     }
     client.params = server.params.clone();
     if client.channels.is_some() {

@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::spelling;
+use crate::unlisted::Unlisted;
 pub use crate::untracked::BadParam;
 use crate::untracked::Untracked;
 
 /// What PgBouncer tracks, IntervalStyle included, and what common drivers and frameworks send at startup.
-const TRACKED: [&str; 19] = [
+const TRACKED: [&str; 20] = [
     "client_encoding",
     "DateStyle",
     "TimeZone",
@@ -34,6 +35,7 @@ const TRACKED: [&str; 19] = [
     "default_transaction_deferrable",
     "lc_messages",
     "row_security",
+    IDENTITY,
 ];
 
 /// The first of [`TRACKED`], which decide how a statement's literals and names are read when it is parsed, what its
@@ -41,10 +43,14 @@ const TRACKED: [&str; 19] = [
 /// [`TRACKED`].
 const READ_BY: usize = 10;
 
-/// Reported from PostgreSQL 14 on, and yet never adopted from a report: it describes a server as well as a session.
-/// When an operator makes a primary read-only, every session of it reports so. A client that adopted the report would
-/// carry it to the next primary, and one that had its old value set again would write where writes are forbidden.
+/// Reported from PostgreSQL 14 on; it describes a server as well as a session. When an operator makes a primary
+/// read-only, every session of it reports so. A client that adopted that would carry it to the next primary. So a report
+/// is about what the client has done only if the client has sent a text that names the parameter.
 const OF_THE_SERVER: &str = "default_transaction_read_only";
+
+/// The user as whom a session acts. A client can change it for its session, but not at its login, and it is the last
+/// one that is set: what is set before is set as the pool's user.
+const IDENTITY: &str = "session_authorization";
 
 /// The most parameters that can be tracked.
 const MAX_TRACKED: usize = 64;
@@ -60,6 +66,8 @@ const DOUBTFUL: &str = "\u{1}";
 pub(crate) enum Reported {
     /// Not a parameter that follows its client.
     Untracked,
+    /// A parameter that the table does not list, and that may follow its client.
+    Unlisted,
     /// A parameter that follows its client.
     Tracked,
     /// One of these by which a text is also parsed.
@@ -79,8 +87,10 @@ pub struct Params {
     values: Vec<Option<Arc<str>>>,
     /// Which values the server reports itself, a bit each.
     reported: u64,
-    /// The untracked parameters that a client has set at its login.
+    /// The parameters that are not listed and that a client has set.
     untracked: Untracked,
+    /// The parameters that the server reports although they are not listed.
+    unlisted: Unlisted,
 }
 
 /// What a client wants of its server.
@@ -119,7 +129,7 @@ impl ParamTable {
 
     /// Sets a parameter in `params`; names are compared without case.
     pub fn set(&self, params: &mut Params, name: &str, value: &str) -> Result<(), BadParam> {
-        let index = self.index(name).ok_or(BadParam::Unknown)?;
+        let index = self.index(name).filter(|_| !name.eq_ignore_ascii_case(IDENTITY)).ok_or(BadParam::Unknown)?;
         if value.len() > MAX_VALUE {
             return Err(BadParam::Value);
         }
@@ -169,12 +179,6 @@ impl ParamTable {
         self.index(name).is_some()
     }
 
-    /// The place of a parameter that follows its client to its next server once it is changed, if its server reports
-    /// it.
-    pub(crate) fn place_of_report(&self, name: &str) -> Option<usize> {
-        self.index_of_report(name)
-    }
-
     /// The value of a parameter, if it is known.
     pub fn get<'p>(&self, params: &'p Params, name: &str) -> Option<&'p str> {
         params.values[self.index(name)?].as_deref()
@@ -188,6 +192,7 @@ impl ParamTable {
     /// Fills the unknown values of `params` from a server's report.
     pub fn fill(&self, params: &mut Params, server: &Params) {
         params.reported = server.reported;
+        params.unlisted.clone_from(&server.unlisted);
         if let (Some(given), Some(has)) = (self.get(params, TRACKED[1]), self.get(server, TRACKED[1]))
             && let Some(spelled) = spelling::date_style(given, has)
         {
@@ -288,12 +293,14 @@ impl ParamTable {
 
     /// The place of a parameter that a server reports, and that follows its client.
     pub(crate) fn place_of_reported(&self, server: &Params, name: &str) -> Option<usize> {
-        self.index_of_report(name).filter(|index| server.reports(*index))
+        self.index(name).filter(|index| server.reports(*index))
     }
 
     /// Takes a ParameterStatus into a server's set. Returns which kind of parameter it is about.
     pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> Reported {
-        let Some(index) = self.index_of_report(name) else { return Reported::Untracked };
+        let Some(index) = self.index(name) else {
+            return if server.unlisted.default_of(name).is_some() { Reported::Unlisted } else { Reported::Untracked };
+        };
         if (server.values[index].as_deref() != Some(value) || !server.reports(index)) && value.len() <= MAX_VALUE {
             let server = Arc::make_mut(server);
             server.values[index] = Some(value.into());
@@ -304,10 +311,47 @@ impl ParamTable {
 
     /// Takes a ParameterStatus of a login into a set of its own.
     pub fn take_report(&self, server: &mut Params, name: &str, value: &str) {
-        if let Some(index) = self.index_of_report(name).filter(|_| value.len() <= MAX_VALUE) {
-            server.values[index] = Some(value.into());
-            server.reported |= 1 << index;
+        match self.index(name).filter(|_| value.len() <= MAX_VALUE) {
+            Some(index) => {
+                server.values[index] = Some(value.into());
+                server.reported |= 1 << index;
+            }
+            None => server.unlisted.report(name, value),
         }
+    }
+
+    /// A client has changed a parameter that is not listed, as its server reports: it has this value from now on, or, if
+    /// that is the server's default, what it `asked` for at its login.
+    pub(crate) fn follow_unlisted(
+        client: &mut Arc<Params>,
+        asked: &Params,
+        server: &mut Arc<Params>,
+        name: &str,
+        value: &str,
+    ) {
+        let set = server.unlisted.default_of(name).filter(|default| *default != value).map(|_| value);
+        let wanted = set.or_else(|| asked.untracked.get(&name.to_ascii_lowercase()));
+        Arc::make_mut(server).untracked.put(name, set);
+        Arc::make_mut(client).untracked.put(name, wanted);
+        if client == server {
+            client.clone_from(server);
+        }
+    }
+
+    /// Whether a report of the parameter at this place may be about the server, and not about its client.
+    pub(crate) fn is_of_server(&self, place: usize) -> bool {
+        self.names[place].eq_ignore_ascii_case(OF_THE_SERVER)
+    }
+
+    /// Whether this is the parameter that says as whom a session acts.
+    pub(crate) fn is_identity(name: &str) -> bool {
+        name.eq_ignore_ascii_case(IDENTITY)
+    }
+
+    /// The command by which a server acts as its own user again, if it acts as another one.
+    pub(crate) fn own_identity(&self, server: &Params, base: &Params) -> Option<&'static str> {
+        let place = self.index(IDENTITY).filter(|place| server.reports(*place))?;
+        (server.at(place) != base.at(place)).then_some("SET SESSION AUTHORIZATION DEFAULT")
     }
 
     /// A client gets what its server reports. Unreported values stay those that the client set at startup, whatever
@@ -323,6 +367,7 @@ impl ParamTable {
             client.values[index].clone_from(&server.values[index]);
         }
         client.reported = server.reported;
+        client.unlisted.clone_from(&server.unlisted);
     }
 
     /// A server's set after `RESET ALL`, for values that are not reported.
@@ -379,10 +424,13 @@ impl ParamTable {
         let unreported = |index: &usize| !server.reports(*index);
         (0..self.names.len()).filter(unreported).for_each(|index| has.values[index] = None);
         has.untracked = Untracked::default();
+        let of_server =
+            self.index(OF_THE_SERVER).filter(|index| server.reports(*index) && asked.values[*index].is_none());
+        of_server.into_iter().for_each(|index| *own &= !(1 << index));
         for (name, value) in found {
             let fits = value.len() <= MAX_VALUE && value.bytes().all(|b| (b' '..=b'~').contains(&b));
             match self.index(name) {
-                Some(index) if server.reports(index) => {}
+                Some(index) if server.reports(index) => *own |= u64::from(of_server == Some(index)) << index,
                 Some(index) => {
                     has.values[index] = Some(if fits { value.as_str() } else { DOUBTFUL }.into());
                     *own |= 1 << index;
@@ -403,10 +451,6 @@ impl ParamTable {
         all
     }
 
-    fn index_of_report(&self, name: &str) -> Option<usize> {
-        self.index(name).filter(|_| !name.eq_ignore_ascii_case(OF_THE_SERVER))
-    }
-
     fn index(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known.eq_ignore_ascii_case(name))
     }
@@ -420,12 +464,12 @@ fn is_read_by(index: usize) -> bool {
 impl Params {
     /// Whether an untracked parameter was set for a client.
     pub(crate) fn sets_untracked(&self, name: &str) -> bool {
-        self.untracked.iter().any(|(known, _)| known == name)
+        self.untracked.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// Whether its server reports all parameters at these places, a bit each.
-    pub(crate) fn reports_all(&self, places: u64) -> bool {
-        places & !self.reported == 0
+    /// Whether its server reports all parameters at these places, a bit each, and these others.
+    pub(crate) fn reports_all(&self, places: u64, others: &[Box<str>]) -> bool {
+        places & !self.reported == 0 && others.iter().all(|name| self.unlisted.default_of(name).is_some())
     }
 
     /// The value at a place of the table, if it is known.
@@ -634,21 +678,53 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_becomes_read_only_says_so_of_itself_and_not_of_its_client() {
+    fn a_server_that_becomes_read_only_is_not_made_writable_again() {
         let t = table();
-        let mut fenced = server(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "off")]);
+        let before = server(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "off")]);
+        let mut fenced = before.clone();
         let mut client = t.unknown();
-        t.fill(&mut client, &fenced);
-        let client = Arc::new(client);
-        let reported_value = t.report(&mut fenced, "default_transaction_read_only", "on");
-        assert!(matches!(reported_value, Reported::Untracked), "the client does not adopt it");
+        t.fill(&mut client, &before);
+        t.report(&mut fenced, "default_transaction_read_only", "on");
         let mut query = String::new();
-        assert!(!agree(&t, &client, &mut fenced, &mut query), "no query makes it writable again: {query}");
-        // A client that set it at startup has it, and the next one has the server's value again.
-        let reader = params(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "on")]);
-        assert!(agree(&t, &reader, &mut fenced, &mut query));
-        assert!(agree(&t, &client, &mut fenced, &mut query));
-        assert_eq!(query, "RESET default_transaction_read_only");
+        let wanted = Wanted { params: &Arc::new(client), own: 0 };
+        assert!(t.agree(wanted, Has { params: &mut fenced, base: &before, base_is_set: 0 }, &mut query));
+        assert_eq!(query, "RESET default_transaction_read_only", "the server's own value, whatever that is now");
+    }
+
+    #[test]
+    fn the_user_is_set_last_and_not_at_a_login() {
+        let t = table();
+        let base = server(&t, &[("TimeZone", "UTC"), ("session_authorization", "app")]);
+        let client = server(&t, &[("TimeZone", "CET"), ("session_authorization", "it's")]);
+        let (mut query, mut has) = (String::new(), base.clone());
+        let own = client.known();
+        let has = Has { params: &mut has, base: &base, base_is_set: 0 };
+        assert!(t.agree(Wanted { params: &client, own }, has, &mut query));
+        assert_eq!(query, "SET TimeZone='CET';SET session_authorization='it''s'");
+        assert_eq!(t.own_identity(&base, &base), None);
+        assert_eq!(t.own_identity(&client, &base), Some("SET SESSION AUTHORIZATION DEFAULT"));
+        assert_eq!(t.set(&mut t.unknown(), "Session_Authorization", "evil"), Err(BadParam::Unknown));
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_listed_follows_until_it_has_the_servers_default() {
+        let t = table();
+        let reports = [("server_version", "18"), ("scram_iterations", "4096"), ("TimeZone", "UTC")];
+        let mut one = server(&t, &reports);
+        let mut client = t.unknown();
+        t.fill(&mut client, &one);
+        let (mut client, asked) = (Arc::new(client), t.unknown());
+        assert_eq!(t.report(&mut one, "server_version", "19"), Reported::Untracked);
+        assert_eq!(t.report(&mut one, "scram_iterations", "5000"), Reported::Unlisted);
+        ParamTable::follow_unlisted(&mut client, &asked, &mut one, "scram_iterations", "5000");
+        let (mut query, mut two) = (String::new(), server(&t, &reports));
+        assert!(!agree(&t, &client, &mut one, &mut query));
+        assert!(agree(&t, &client, &mut two, &mut query));
+        assert_eq!(query, "SELECT pg_catalog.set_config('scram_iterations','5000',false)");
+        ParamTable::follow_unlisted(&mut client, &asked, &mut two, "scram_iterations", "4096");
+        assert!(agree(&t, &client, &mut one, &mut query));
+        assert_eq!(query, "RESET \"scram_iterations\"");
+        assert!(client.reports_all(0, &["scram_iterations".into()]) && !client.reports_all(0, &["work_mem".into()]));
     }
 
     #[test]

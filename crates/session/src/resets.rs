@@ -36,9 +36,11 @@ impl StartValues {
         StartValues { asked, own }
     }
 
-    /// The client's server has reported a value of the parameter at this place.
-    pub(crate) fn reported(&mut self, place: usize, value: &str, base: &Params) {
-        let own = self.asked.at(place).is_some() || base.at(place) != Some(value);
+    /// The client's server has reported a value of the parameter at this place. `by_client`: it is the client's doing,
+    /// and not the server's.
+    pub(crate) fn reported(&mut self, place: usize, value: &str, base: &Params, by_client: bool) {
+        let differs = base.at(place) != Some(value) && (by_client || self.own >> place & 1 == 1);
+        let own = self.asked.at(place).is_some() || differs;
         self.own = self.own & !(1 << place) | u64::from(own) << place;
     }
 }

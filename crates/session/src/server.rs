@@ -377,6 +377,19 @@ impl Server {
         }
     }
 
+    /// The command by which the server acts as its own user again, if its client has made it act as another one.
+    pub fn own_identity(&self, table: &ParamTable) -> Option<&'static str> {
+        table.own_identity(&self.params, &self.base)
+    }
+
+    /// The server has its client's parameters: if it acts as another user, it is to be cleaned of that before it does
+    /// anything else.
+    pub(crate) fn note_identity(&mut self, table: &ParamTable) {
+        if self.own_identity(table).is_some() {
+            self.state.leave(Dirty::SETTINGS);
+        }
+    }
+
     /// Shares the server's parameters with others that have equal ones, so that comparing them is comparing pointers.
     pub fn share_params(&mut self, known: &Arc<Params>) {
         if *self.params == **known {

@@ -1,4 +1,5 @@
-//! Untracked parameters that a client has set at its login, if Weir is configured to set them for it.
+//! Untracked parameters that a client has set: at its login, if Weir is configured to set them for it, or later, if its
+//! server reports them or is asked.
 //!
 //! Owns their values of one client or one server, by name, and which names are possible. A server has the value that
 //! was last set there for a client, and its default before.
@@ -54,6 +55,14 @@ impl Untracked {
         Ok(())
     }
 
+    /// Sets a parameter if it is possible, or takes it back.
+    pub(crate) fn put(&mut self, name: &str, value: Option<&str>) {
+        match value {
+            Some(value) => drop(self.set(name, value)),
+            None => self.values.retain(|(known, _)| !known.eq_ignore_ascii_case(name)),
+        }
+    }
+
     /// Every parameter with its value, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(name, value)| (&**name, &**value))
@@ -79,7 +88,8 @@ impl Untracked {
         self.values.iter_mut().for_each(|(_, known)| *known = value.into());
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    /// The value of a parameter; its name is in lower case where it was set.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let at = self.values.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&*self.values[at].1)
     }
@@ -87,7 +97,7 @@ impl Untracked {
 
 /// Whether `name` is a parameter's name: identifiers with dots between them (guc.c, valid_custom_variable_name), so
 /// that it needs no escape in a query.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_word = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'))

@@ -60,7 +60,7 @@ const KINDS: [Kind; 12] = [
 ];
 
 /// Values for the tracked parameters; some are invalid.
-const TRACKED_VALUES: [(&str, &str); 11] = [
+const TRACKED_VALUES: [(&str, &str); 15] = [
     ("application_name", "psql"),
     ("application_name", "it's"),
     ("application_name", ""),
@@ -72,6 +72,10 @@ const TRACKED_VALUES: [(&str, &str); 11] = [
     ("TimeZone", "Europe/Vienna"),
     ("standard_conforming_strings", "off"),
     ("IntervalStyle", "iso_8601"),
+    ("default_transaction_read_only", "on"),
+    ("default_transaction_read_only", "off"),
+    ("scram_iterations", "5000"),
+    ("scram_iterations", "many"),
 ];
 
 impl Habits {

@@ -7,7 +7,7 @@ use std::array;
 use std::borrow::Cow;
 
 /// The settings whose changes a server reports, with their defaults (documentation, "Asynchronous Operations").
-pub(crate) const REPORTED: [(&str, &str); 12] = [
+pub(crate) const REPORTED: [(&str, &str); 13] = [
     ("DateStyle", "ISO, MDY"),
     ("IntervalStyle", "postgres"),
     ("TimeZone", "Etc/UTC"),
@@ -17,17 +17,23 @@ pub(crate) const REPORTED: [(&str, &str); 12] = [
     ("in_hot_standby", "off"),
     ("integer_datetimes", "on"),
     ("is_superuser", "off"),
+    ("scram_iterations", "4096"),
     ("server_encoding", "UTF8"),
     ("server_version", "17.2"),
     ("standard_conforming_strings", "on"),
 ];
 
 /// The settings that a pooler applies for its client on each server.
-pub(crate) const TRACKED: [&str; 6] =
-    ["DateStyle", "IntervalStyle", "TimeZone", "application_name", "client_encoding", "standard_conforming_strings"];
-
-/// Reported and settable, but no modelled client sets it.
-const READ_ONLY: &str = "default_transaction_read_only";
+pub(crate) const TRACKED: [&str; 8] = [
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "application_name",
+    "client_encoding",
+    "standard_conforming_strings",
+    "default_transaction_read_only",
+    "scram_iterations",
+];
 
 /// Settings that a server never reports.
 pub(crate) const UNREPORTED: [(&str, &str); 3] =
@@ -106,7 +112,7 @@ impl Settings {
     pub(crate) fn set(&mut self, name: &str, value: &str, local: bool) -> Result<(), &'static str> {
         let at = known(name).ok_or("42704")?;
         let name = place(at).0;
-        if at < REPORTED.len() && !TRACKED.contains(&name) && name != READ_ONLY {
+        if at < REPORTED.len() && !TRACKED.contains(&name) {
             return Err("55P02");
         }
         let value = canonical(name, value).ok_or("22023")?;
@@ -243,13 +249,15 @@ fn canonical(name: &str, value: &str) -> Option<String> {
             matches!(order, "mdy" | "dmy" | "ymd").then(|| format!("{style}, {}", order.to_ascii_uppercase()))?
         }
         "IntervalStyle" => matches!(lower.as_str(), "postgres" | "iso_8601" | "sql_standard").then_some(lower)?,
-        "standard_conforming_strings" => match lower.as_str() {
+        "standard_conforming_strings" | "default_transaction_read_only" => match lower.as_str() {
             "on" | "true" | "1" | "yes" => "on".to_owned(),
             "off" | "false" | "0" | "no" => "off".to_owned(),
             _ => return None,
         },
         "TimeZone" => (!value.is_empty() && value != "Nowhere").then(|| value.to_owned())?,
-        "work_mem" | "lock_timeout" | "statement_timeout" => value.parse::<u32>().ok()?.to_string(),
+        "scram_iterations" | "work_mem" | "lock_timeout" | "statement_timeout" => {
+            value.parse::<u32>().ok()?.to_string()
+        }
         _ => value.to_owned(),
     })
 }

@@ -276,9 +276,13 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     if up.is_unusable() {
         return ReleaseAction::Close(UNCLEAN);
     }
-    match cleaning(&slot.config, used, up.dirty()) {
+    let dirty = up.dirty();
+    match cleaning(&slot.config, used, dirty) {
         Cleaning::None => {
             up.clear_dirty();
+            if !dirty.is_empty() && return_identity(cx, slot, server) {
+                return ReleaseAction::Cleaning;
+            }
             ReleaseAction::Return
         }
         Cleaning::Close => ReleaseAction::Close(UNCLEAN),
@@ -289,6 +293,17 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
             ReleaseAction::Cleaning
         }
     }
+}
+
+/// What was left on a server stays there; but whoever uses it next does so as the pool's user. Returns whether the server
+/// has to do something for it.
+#[cold]
+fn return_identity<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> bool {
+    let command = server.up().and_then(|(up, _)| up.own_identity(&cx.sessions.params));
+    command.into_iter().for_each(|command| {
+        acquire::own_query(cx, slot, server, command, ServerPhase::Resetting(Reset::Left));
+    });
+    command.is_some()
 }
 
 /// Ends a server's use by a client, with the proof that it is clean.

@@ -3,7 +3,7 @@
 use super::kept::{SetConfigs, set_configs};
 use super::mentions::Mentioned;
 use super::scan::begins_with;
-use super::{Dealloc, Dirty, Mentions, SqlHead, head, left_by_tag, planned};
+use super::{Dealloc, Dirty, Mentions, SqlHead, head, left_by_tag, planned, read_only};
 
 /// The state that a text may leave on its server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -126,7 +126,7 @@ impl Effects {
 /// The names of settings matter where there may be some.
 #[inline]
 fn settings_and_their_names(left: Dirty) -> Dirty {
-    if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM) }
+    if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM.union(Dirty::READ_ONLY)) }
 }
 
 impl Judgement {
@@ -164,6 +164,9 @@ impl Judgement {
         if hidden || may_leave == Dirty::ALL {
             may_leave.insert(Dirty::CUSTOM);
         }
+        if matches!(head, SqlHead::Set | SqlHead::SetLocal) || several || may_leave.contains(Dirty::SETTINGS) {
+            may_leave.insert(read_only::named(text));
+        }
         Judgement {
             effects: Effects { may_leave, leaves: Dirty::NONE, scope, plans },
             harmless,
@@ -182,10 +185,14 @@ impl Judgement {
     /// What is known of a text of which only the beginning is there. `seen` is what there is of its message's body.
     #[inline]
     pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> Judgement {
+        let body = seen;
         let seen = Mentions::of_whole(seen.strip_suffix(&[0]).unwrap_or(seen));
+        let sets = seen.found.contains(Dirty::SETTINGS)
+            || prefix.get(..3).is_some_and(|word| word.eq_ignore_ascii_case(b"set"));
+        let named = if sets { read_only::named(body) } else { Dirty::NONE };
         let harmless = seen.found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
         Judgement {
-            effects: Effects::NONE.with(seen.found.union(Dirty::CUSTOM)),
+            effects: Effects::NONE.with(seen.found.union(Dirty::CUSTOM).union(named)),
             harmless,
             drops_all: false,
             names: seen.names,
@@ -272,6 +279,27 @@ mod tests {
         let failed = Effects::of(b"do $$begin prepare a as select 1; raise 'x'; end$$").after(None);
         assert_eq!(failed.without(Dirty::CUSTOM), Dirty::ALL, "what it has prepared stays");
         assert_eq!(Effects::UNKNOWN.after(Some(b"SELECT 1")), Dirty::ALL.union(Dirty::CUSTOM));
+    }
+
+    #[test]
+    fn a_text_that_sets_whether_transactions_are_read_only_says_so() {
+        for (text, tag, named) in [
+            ("set default_transaction_read_only = on", "SET", true),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET", true),
+            ("select set_config('Default_Transaction_Read_Only', 'on', false)", "SELECT 1", true),
+            ("begin; set default_transaction_read_only to off", "SET", true),
+            ("do $$begin set default_transaction_read_only = on; end$$", "DO", true),
+            ("reset default_transaction_read_only", "RESET", false),
+            ("set local default_transaction_read_only = on", "SET", false),
+            ("alter system set default_transaction_read_only = on", "ALTER SYSTEM", false),
+            ("select current_setting('default_transaction_read_only')", "SELECT 1", false),
+            ("set work_mem = 1", "SET", false),
+            ("select set_config('work_mem', '1', false)", "SELECT 1", false),
+        ] {
+            let left = Effects::of(text.as_bytes()).after(Some(tag.as_bytes()));
+            assert_eq!(left.contains(Dirty::READ_ONLY), named, "{text}");
+            assert!(!named || left.contains(Dirty::SETTINGS), "{text}");
+        }
     }
 
     #[test]

@@ -198,10 +198,19 @@ fn sets_for_good(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> bool {
         (Some(b"schema"), _) if !is_name(at + 1) => !follows(b"search_path"),
         (Some(name), Some(b"to")) => !follows(name),
         (Some(name), None) if words.0.get(at + 1) == Some(&Token::Other(b'=')) => !follows(name),
-        // ROLE, AUTHORIZATION, CHARACTERISTICS, and names of two parts.
+        (Some(b"authorization"), _) if at == 2 => !follows(b"session_authorization"),
+        (Some(b"characteristics"), _) if at == 2 => {
+            !(sets_only_access(words) && follows(b"default_transaction_read_only"))
+        }
+        // ROLE, and names of two parts.
         (Some(_), _) => true,
         (None, _) => false,
     }
+}
+
+/// Whether a SET SESSION CHARACTERISTICS says nothing but READ ONLY or READ WRITE.
+fn sets_only_access(words: &Words<'_>) -> bool {
+    !words.has(&["isolation"]) && !words.has(&["deferrable"])
 }
 
 /// The state that the statement's expressions leave.
@@ -238,7 +247,9 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Dirty {
-        kept(text.as_bytes(), |name| matches!(name, b"timezone" | b"client_encoding"))
+        const FOLLOW: [&[u8]; 4] =
+            [b"timezone", b"client_encoding", b"session_authorization", b"default_transaction_read_only"];
+        kept(text.as_bytes(), |name| FOLLOW.contains(&name))
     }
 
     #[test]
@@ -248,8 +259,13 @@ mod tests {
             ("SET SESSION work_mem TO '1MB'", Dirty::SETTINGS),
             ("set my.own = 1", Dirty::SETTINGS),
             ("set role x", Dirty::SETTINGS),
-            ("set session authorization x", Dirty::SETTINGS),
-            ("set session characteristics as transaction read only", Dirty::SETTINGS),
+            ("set session authorization x", Dirty::NONE),
+            ("set session authorization default", Dirty::NONE),
+            ("set authorization x", Dirty::SETTINGS),
+            ("set session characteristics as transaction read only", Dirty::NONE),
+            ("set session characteristics as transaction read only, deferrable", Dirty::SETTINGS),
+            ("set session characteristics as transaction isolation level serializable", Dirty::SETTINGS),
+            ("set default_transaction_read_only = on", Dirty::NONE),
             ("set schema 'a'", Dirty::SETTINGS),
             ("set local = 1", Dirty::SETTINGS),
             ("select 1; set work_mem = '1MB'; select 2", Dirty::SETTINGS),

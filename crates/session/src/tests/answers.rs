@@ -91,6 +91,86 @@ fn what_a_server_reports_its_client_wants_from_then_on() {
     assert!(std::sync::Arc::ptr_eq(link.client.params(), link.server.as_ref().unwrap().params()));
 }
 
+/// A server that has reported these, and its client, who asked for nothing.
+fn reporting(values: &[(&str, &str)]) -> Link {
+    let mut link = Link::transaction();
+    let mut has = link.params.unknown();
+    values.iter().for_each(|(name, value)| link.params.take_report(&mut has, name, value));
+    let mut client = link.params.unknown();
+    link.params.fill(&mut client, &has);
+    let asked = std::sync::Arc::new(link.params.unknown());
+    link.client = crate::Client::logged_in(1, PoolMode::Transaction, std::sync::Arc::new(client), asked);
+    link.server = Some(crate::Server::new(std::sync::Arc::new(has), crate::CancelKey::default()));
+    link
+}
+
+/// What another server, which has these defaults, is sent before its use by the client.
+fn set_on_another(link: &mut Link, values: &[(&str, &str)]) -> String {
+    let other = reporting(values).server.unwrap();
+    link.server = Some(other);
+    let mut sent = Sent::default();
+    let Link { server: Some(server), client, own, .. } = link else { panic!("a server") };
+    param_sync::start(server, client, &own.params, &mut own.scratch, &mut sent);
+    String::from_utf8_lossy(sent.0.get(5..).unwrap_or_default()).trim_end_matches('\0').to_owned()
+}
+
+#[test]
+fn whether_transactions_are_read_only_follows_a_client_that_says_so_and_no_other() {
+    const RO: &str = "default_transaction_read_only";
+    for (text, tag, expected) in [
+        ("SET default_transaction_read_only = on", "SET", "SET default_transaction_read_only='on'"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET", "SET default_transaction_read_only='on'"),
+        // An operator may have changed it for the server.
+        ("SELECT 1", "SELECT 1", ""),
+        ("SET work_mem = 1", "SET", ""),
+        ("SET LOCAL default_transaction_read_only = on", "SET", ""),
+    ] {
+        let mut link = reporting(&[(RO, "off")]);
+        link.ask(&[query(text)]);
+        let answer = [complete(tag), parameter(RO, "on"), ready()];
+        assert_eq!(link.tell(&answer), answer.concat(), "{text}");
+        assert_eq!(set_on_another(&mut link, &[(RO, "off")]), expected, "{text}");
+        assert_eq!(set_on_another(&mut link, &[(RO, "on")]), "", "{text}");
+    }
+    let mut link = reporting(&[(RO, "off")]);
+    link.ask(&[query("SET default_transaction_read_only = on")]);
+    link.tell(&[complete("SET"), parameter(RO, "on"), ready()]);
+    link.ask(&[query("RESET default_transaction_read_only")]);
+    link.tell(&[complete("RESET"), parameter(RO, "off"), ready()]);
+    assert_eq!(set_on_another(&mut link, &[(RO, "on")]), "", "the server's default");
+}
+
+#[test]
+fn a_parameter_that_only_the_server_knows_follows_a_client_that_may_have_set_it() {
+    for (text, tag, expected) in [
+        ("SET scram_iterations = 5000", "SET", "SELECT pg_catalog.set_config('scram_iterations','5000',false)"),
+        ("SELECT 1", "SELECT 1", ""),
+    ] {
+        let defaults = [("scram_iterations", "4096"), ("is_superuser", "off")];
+        let mut link = reporting(&defaults);
+        link.state.warn = true;
+        link.ask(&[query(text)]);
+        let answer = [complete(tag), parameter("scram_iterations", "5000"), parameter("is_superuser", "on"), ready()];
+        assert_eq!(link.tell(&answer), answer.concat(), "without a warning");
+        assert_eq!(set_on_another(&mut link, &defaults), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_acts_as_another_user_is_to_be_cleaned() {
+    let defaults = [("session_authorization", "app")];
+    let mut link = reporting(&defaults);
+    link.ask(&[query("SELECT become()")]);
+    link.tell(&[row("1"), complete("SELECT 1"), parameter("session_authorization", "other"), ready()]);
+    assert!(link.server().dirty().contains(Dirty::SETTINGS), "a function has set it");
+    assert_eq!(set_on_another(&mut link, &defaults), "SET session_authorization='other'");
+    link.tell(&[complete("SET"), parameter("session_authorization", "other"), ready()]);
+    let Link { server: Some(server), client, own, .. } = &mut link else { panic!("a server") };
+    assert_eq!(server.own_identity(&own.params), Some("SET SESSION AUTHORIZATION DEFAULT"));
+    param_sync::finish(server, client, Some((&own.params, &mut own.scratch)));
+    assert!(server.dirty().contains(Dirty::SETTINGS), "it is set by the link");
+}
+
 #[test]
 fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     let mut link = Link::transaction();
