@@ -1,4 +1,5 @@
-//! The text of a query that is edited for its server, in one pass.
+//! The text of a query that is edited for its server, in one pass, and which place in the client's text a place in the
+//! edited one is: PostgreSQL's errors give a position in characters, from 1 on.
 
 use std::ops::Range;
 
@@ -13,55 +14,98 @@ pub(crate) struct Edit<'t> {
     edited: Vec<u8>,
     /// How many bytes were added.
     added: usize,
+    /// What was cut from the text and what was put there, in bytes: both as ranges of their text.
+    places: Vec<(Range<usize>, Range<usize>)>,
+}
+
+/// An edited text.
+pub(crate) struct EditedText {
+    pub(crate) text: Vec<u8>,
+    pub(crate) shifts: Shifts,
+}
+
+/// Where an edited text has other characters than the client's: the number of those before, of those that were put there,
+/// and of those that were there.
+#[derive(Debug, Default)]
+pub(crate) struct Shifts(Vec<[u32; 3]>);
+
+impl Shifts {
+    /// The position in the client's text.
+    pub(crate) fn original(&self, position: u32) -> u32 {
+        let mut original = position;
+        for [before, put, cut] in &self.0 {
+            if position <= *before {
+                break;
+            }
+            if position <= before + put {
+                // In what the client has not written: where that begins.
+                return original - (position - before) + 1;
+            }
+            original = original - put + cut;
+        }
+        original
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The number of characters in a text.
+fn characters(text: &[u8], utf8: bool) -> u32 {
+    let count = text.iter().filter(|byte| !utf8 || !matches!(byte, 0x80..=0xbf)).count();
+    count as u32
 }
 
 impl<'t> Edit<'t> {
     pub(crate) fn new(text: &'t [u8]) -> Edit<'t> {
-        Edit { text, upto: 0, edited: Vec::new(), added: 0 }
+        Edit { text, upto: 0, edited: Vec::new(), added: 0, places: Vec::new() }
     }
 
-    fn put(&mut self, at: &Range<usize>) {
+    /// In place of `at` there is what `put` writes.
+    fn put(&mut self, at: &Range<usize>, put: impl FnOnce(&mut Vec<u8>)) {
         self.edited.extend_from_slice(&self.text[self.upto..at.start]);
         self.upto = at.end;
+        let begin = self.edited.len();
+        put(&mut self.edited);
+        self.places.push((at.clone(), begin..self.edited.len()));
     }
 
     /// A DEALLOCATE becomes a statement that does nothing.
     pub(crate) fn replace_by_nothing(&mut self, at: Range<usize>) {
-        self.put(&at);
-        self.edited.extend_from_slice(NOTHING);
-        // So that positions in the server's errors stay right.
-        self.edited.extend(std::iter::repeat_n(b' ', at.len().saturating_sub(NOTHING.len())));
+        self.put(&at, |edited| edited.extend_from_slice(NOTHING));
     }
 
     /// A prepared statement has another name.
     pub(crate) fn rename(&mut self, verb: Verb, at: Range<usize>, name: &[u8]) {
-        self.put(&at);
-        let begin: &[u8] = if verb == Verb::Deallocate { b"DEALLOCATE " } else { b"" };
-        self.edited.extend_from_slice(begin);
-        self.edited.push(b'"');
-        for byte in name {
-            self.edited.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
-        }
-        self.edited.push(b'"');
+        self.put(&at, |edited| {
+            let begin: &[u8] = if verb == Verb::Deallocate { b"DEALLOCATE " } else { b"" };
+            edited.extend_from_slice(begin);
+            edited.push(b'"');
+            for byte in name {
+                edited.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
+            }
+            edited.push(b'"');
+        });
     }
 
     /// A statement becomes another one.
     pub(crate) fn replace(&mut self, at: &Range<usize>, statement: &str) {
-        self.put(at);
-        self.edited.extend_from_slice(statement.as_bytes());
+        self.put(at, |edited| edited.extend_from_slice(statement.as_bytes()));
         self.added += statement.len();
     }
 
     /// Statements of ours follow the one that ends at `end`, behind one that does nothing.
     pub(crate) fn add(&mut self, end: usize, statements: &[String]) {
-        self.put(&(end..end));
-        self.edited.push(b';');
-        self.edited.extend_from_slice(NOTHING);
-        for statement in statements {
-            self.edited.push(b';');
-            self.edited.extend_from_slice(statement.as_bytes());
-            self.added += statement.len();
-        }
+        self.put(&(end..end), |edited| {
+            edited.push(b';');
+            edited.extend_from_slice(NOTHING);
+            for statement in statements {
+                edited.push(b';');
+                edited.extend_from_slice(statement.as_bytes());
+            }
+        });
+        self.added += statements.iter().map(String::len).sum::<usize>();
     }
 
     /// How many bytes of statements of ours are in the text.
@@ -69,12 +113,43 @@ impl<'t> Edit<'t> {
         self.added
     }
 
-    /// The whole text; `None` if nothing was edited.
-    pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
-        if self.upto == 0 {
+    /// The whole text; `None` if nothing was edited. `utf8`: its characters are encoded so.
+    pub(crate) fn finish(mut self, utf8: bool) -> Option<EditedText> {
+        if self.places.is_empty() {
             return None;
         }
         self.edited.extend_from_slice(&self.text[self.upto..]);
-        Some(self.edited)
+        let (mut upto, mut before) = (0, 0);
+        let shift = |(cut, put): (Range<usize>, Range<usize>)| {
+            before += characters(&self.edited[upto..put.start], utf8);
+            let shift = [before, characters(&self.edited[put.clone()], utf8), characters(&self.text[cut], utf8)];
+            (upto, before) = (put.end, before + shift[1]);
+            shift
+        };
+        let shifts = Shifts(std::mem::take(&mut self.places).into_iter().map(shift).collect());
+        Some(EditedText { text: self.edited, shifts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_in_the_edited_text_is_one_in_the_clients() {
+        let text = "SELECT 'é'; EXECUTE a(x); RESET b; SELECT y";
+        let place = |word: &str| text.find(word).map(|at| at..at + word.len()).unwrap();
+        let mut edit = Edit::new(text.as_bytes());
+        edit.rename(Verb::Execute, place("a"), "a lönger name".as_bytes());
+        edit.add(place("RESET b").end, &["SET b = 'c'".into()]);
+        let edited = edit.finish(true).unwrap();
+        let sent = String::from_utf8(edited.text).unwrap();
+        for word in ["SELECT '", "EXECUTE", "x)", "RESET b", "SELECT y", "y"] {
+            let at = |text: &str| text[..text.rfind(word).unwrap()].chars().count() as u32 + 1;
+            assert_eq!(edited.shifts.original(at(&sent)), at(text), "{word} in {sent}");
+        }
+        let inside = sent[..sent.find("SET b = ").unwrap()].chars().count() as u32 + 1;
+        let end = text[..place("RESET b").end].chars().count() as u32 + 1;
+        assert_eq!(edited.shifts.original(inside), end, "what is not the client's is where it was put");
     }
 }

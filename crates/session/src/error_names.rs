@@ -1,4 +1,5 @@
-//! Errors that name a statement by our name for it are shown to clients with the name that they gave it.
+//! Errors that name a statement by our name for it are shown to clients with the name that they gave it, and those of an
+//! edited query with a position in the client's own text.
 
 use weir_pgwire::tag::back;
 
@@ -7,10 +8,12 @@ use crate::expected::Expected;
 use crate::server::Server;
 use crate::statements::{HIDDEN_PREFIX, Key, NAME_LEN, NAME_PREFIX, UNKNOWN_NAME};
 
-/// The ErrorResponse with this body, with the client's name in the place of ours; `None` where it names no statement of
-/// the client's. Costs one search of the body; the name is looked up by the statement.
+/// The ErrorResponse with this body, with the client's name in the place of ours; `None` where it is the client's as
+/// it is. Costs one search of the body; the name is looked up by the statement.
 pub(crate) fn in_clients_words(server: &Server, client: &Client, body: &[u8]) -> Option<Vec<u8>> {
-    let body = shared(server, client, body).or_else(|| hidden(body))?;
+    let named = shared(server, client, body).or_else(|| hidden(body));
+    let in_text = |body| server.replaced.as_deref().and_then(|replaced| replaced.in_clients_text(body));
+    let body = in_text(named.as_deref().unwrap_or(body)).or(named)?;
     let mut message = vec![back::ERROR];
     message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     message.extend_from_slice(&body);

@@ -2,12 +2,16 @@
 //!
 //! The server receives a statement that does nothing in place of a DEALLOCATE ([`crate::sql_names`]). Its command tag
 //! shows that it has run, so that the name is dropped then, and is not if the query fails before. The same statement
-//! precedes commands that are not the client's: it receives nothing of them.
+//! precedes commands that are not the client's: it receives nothing of them. Positions in errors are those in the
+//! client's text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weir_pgwire::backend;
+
 use crate::budget::{Account, Charge};
+use crate::edit::Shifts;
 use crate::names::Name;
 
 /// A statement that does nothing: UNLISTEN succeeds and fails where DEALLOCATE and SET do, and nobody listens to this
@@ -16,6 +20,9 @@ pub(crate) const NOTHING: &[u8] = b"UNLISTEN \"\x01\"";
 
 /// The tag of [`NOTHING`].
 const NOTHING_TAG: &[u8] = b"UNLISTEN";
+
+/// The field of an error with its position in the query (PostgreSQL's documentation, "Error and Notice Message Fields").
+const POSITION: u8 = b'P';
 
 /// What an entry takes beside its name.
 const ENTRY: usize = 64;
@@ -48,15 +55,29 @@ pub(crate) struct Replaced {
     commands: VecDeque<Nothing>,
     /// How many of the next commands are ours.
     ours: u32,
+    shifts: Shifts,
     _charge: Option<Charge>,
 }
 
 impl Replaced {
-    /// A query with these commands, which are charged to `account`. They are parts of a short text.
-    pub(crate) fn new(commands: VecDeque<Nothing>, account: &Arc<Account>) -> Replaced {
+    /// A query with these commands, edited at these places, which are charged to `account`. They are parts of a short
+    /// text.
+    pub(crate) fn new(commands: VecDeque<Nothing>, shifts: Shifts, account: &Arc<Account>) -> Replaced {
         let name = |command: &Nothing| if let Nothing::Deallocate(name) = command { name.whole().len() } else { 0 };
         let bytes: usize = commands.iter().map(|command| ENTRY + name(command)).sum();
-        Replaced { commands, ours: 0, _charge: Some(Charge::anyway(account, bytes as u64)) }
+        let bytes = bytes + shifts.len() * ENTRY;
+        Replaced { commands, ours: 0, shifts, _charge: Some(Charge::anyway(account, bytes as u64)) }
+    }
+
+    /// The body of an error of the query, with its position in the text that the client has sent; `None`: it has none, or
+    /// the same.
+    pub(crate) fn in_clients_text(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let position = backend::error_fields(body).ok()?.get(POSITION)?;
+        let original = self.shifts.original(std::str::from_utf8(position).ok()?.parse().ok()?).to_string();
+        // A field is its code, its text and a zero.
+        let at = position.as_ptr().addr() - body.as_ptr().addr();
+        let whole = [&body[..at], original.as_bytes(), &body[at + position.len()..]];
+        (original.as_bytes() != position).then(|| whole.concat())
     }
 
     /// A command of the query has ended with this tag.

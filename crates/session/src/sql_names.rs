@@ -14,7 +14,7 @@ use std::collections::{HashSet, VecDeque};
 use weir_pgwire::sql::{self, Naming, RewrittenCommand, Verb};
 use weir_pgwire::{Effects, Of, TxStatus, put_front};
 
-use crate::edit::Edit;
+use crate::edit::{Edit, EditedText};
 use crate::expected::Expected;
 use crate::link::{Link, MAX_COMPOSED};
 use crate::names::Name;
@@ -78,11 +78,10 @@ impl Link<'_, '_> {
         if gone.all || !gone.names.is_empty() {
             self.drop_all();
         }
-        if replaced.iter().any(|command| !matches!(command, Nothing::Unlisten)) {
-            self.server.replaced = Some(Box::new(Replaced::new(replaced, self.ctx.statements.account())));
-        }
-        let prepares = !self.ctx.scratch.is_empty();
-        Ok(edit.finish().map(|text| Edited { text, effects, prepares }))
+        let utf8 = self.ctx.params.get(&self.client.params, "client_encoding") == Some("UTF8");
+        let Some(EditedText { text, shifts }) = edit.finish(utf8) else { return Ok(None) };
+        self.server.replaced = Some(Box::new(Replaced::new(replaced, shifts, self.ctx.statements.account())));
+        Ok(Some(Edited { text, effects, prepares: !self.ctx.scratch.is_empty() }))
     }
 
     /// A text names a statement. Returns what that does, if it is executed.
@@ -176,7 +175,7 @@ fn hidden(name: &[u8]) -> Vec<u8> {
 pub(crate) fn renamed(text: &[u8], naming: &Naming, name: &[u8]) -> Vec<u8> {
     let mut edit = Edit::new(text);
     edit.rename(naming.verb, naming.at.clone(), name);
-    edit.finish().unwrap_or_default()
+    edit.finish(true).map_or_else(Vec::new, |edited| edited.text)
 }
 
 /// An edited text is not longer than its own and so much for each name.
