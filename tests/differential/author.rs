@@ -20,8 +20,8 @@ use crate::message::{Message, Value};
 use crate::script::{Script, Step, Wait};
 
 /// A session for this seed and mode.
-pub(crate) fn session(seed: u64, mode: Mode) -> Script {
-    let mut author = Author { rng: Rng::new(seed), mode, steps: Vec::new(), prepared: BTreeMap::new() };
+pub(crate) fn session(seed: u64, mode: Mode, clients: Clients) -> Script {
+    let mut author = Author { rng: Rng::new(seed), mode, clients, steps: Vec::new(), prepared: BTreeMap::new() };
     author.login();
     for _ in 0..author.rng.below(24) + 4 {
         author.turn();
@@ -33,9 +33,19 @@ pub(crate) fn session(seed: u64, mode: Mode) -> Script {
     Script { modes: vec![mode], steps: author.steps }
 }
 
+/// How many clients a session may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clients {
+    /// One: the pool may have no server for another while the first one keeps its own.
+    One,
+    /// Two, for which the pool always has servers.
+    Two,
+}
+
 pub(crate) struct Author {
     pub(crate) rng: Rng,
     mode: Mode,
+    clients: Clients,
     steps: Vec<Step>,
     /// The texts of the named statements, assuming that their Parse succeeded.
     prepared: BTreeMap<Vec<u8>, Text>,
@@ -73,6 +83,19 @@ impl Author {
         guaranteed(guarantee, self.mode)
     }
 
+    /// Another client executes the following steps.
+    pub(crate) fn client(&mut self, name: &str) {
+        self.steps.push(Step::Client(name.to_owned()));
+    }
+
+    pub(crate) fn has_two_clients(&self) -> bool {
+        self.clients == Clients::Two
+    }
+
+    pub(crate) fn wait_for_notification(&mut self) {
+        self.steps.push(Step::Wait(Wait::Notified));
+    }
+
     fn login(&mut self) {
         let mut params = Vec::new();
         if self.rng.one_in(5) {
@@ -92,7 +115,7 @@ impl Author {
     /// One random exchange, up to the end of its answers.
     fn turn(&mut self) {
         let blocks = self.guaranteed(Guarantee::Blocks);
-        match self.rng.below(42) {
+        match self.rng.below(50) {
             0..=3 => self.simple(),
             4..=7 => {
                 self.extended();
@@ -115,8 +138,9 @@ impl Author {
             34 | 35 => self.odd(),
             36 => self.suspended(),
             37 => self.flushed(),
-            38 if self.mode == Mode::Session => self.own_server(),
+            38 if self.guaranteed(Guarantee::Settings) => self.own_server(),
             39 | 40 => self.reshaped(),
+            41..=48 if self.guaranteed(Guarantee::Settings) => self.state(),
             _ => {
                 let sql: &str = self.rng.pick::<&str>(&DDL);
                 self.run(&Text::plain(sql));

@@ -26,6 +26,17 @@ CREATE FUNCTION @.caught(n int) RETURNS text LANGUAGE plpgsql AS
   $$ BEGIN RETURN (10 / n)::text; EXCEPTION WHEN division_by_zero THEN RETURN SQLSTATE; END $$;
 CREATE FUNCTION @.many(n int) RETURNS SETOF @.pair LANGUAGE sql AS
   $$ SELECT i, repeat('r', i) FROM generate_series(1, n) AS i $$;
+CREATE FUNCTION @.sets(name text, value text) RETURNS text LANGUAGE plpgsql AS
+  $$ BEGIN RETURN set_config(name, value, false); END $$;
+CREATE FUNCTION @.locks() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(5@#); RETURN 1; END $$;
+CREATE FUNCTION @.listens() RETURNS int LANGUAGE plpgsql AS $$ BEGIN LISTEN hidden@#; RETURN 1; END $$;
+CREATE FUNCTION @.makes() RETURNS int LANGUAGE plpgsql AS
+  $$ BEGIN CREATE TEMP TABLE IF NOT EXISTS hidden (n int); RETURN 1; END $$;
+CREATE FUNCTION @.watches() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM set_config('my.trigger', 'ran', false), set_config('lock_timeout', '16s', false); RETURN NEW; END $$;
+CREATE TABLE @.watched (n int);
+CREATE TRIGGER watches AFTER INSERT ON @.watched FOR EACH ROW EXECUTE FUNCTION @.watches();
+CREATE VIEW @.locking AS SELECT pg_advisory_lock_shared(6@#) IS NULL AS got;
 CREATE PROCEDURE @.proc(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN n := n * 2; RAISE NOTICE 'doubled'; END $$;
 ";
 
@@ -366,3 +377,109 @@ pub(crate) const PORTALS: [&str; 5] = ["", "", "p", "P \"q\" \u{00fc}", "weir_po
 /// Data for COPY of two columns, good and bad.
 pub(crate) const COPY_DATA: [&str; 6] =
     ["1\tone\n", "2\t\\N\n", "3\tthree\\tfold\n4\tfour\n", "x\tno number\n", "5\n", "6\ttoo\tmany\n"];
+
+/// A role that clients may take.
+pub(crate) const ROLE: &str = "drawn";
+
+/// Statements about state that outlives a transaction; each may fail, since the order is drawn.
+pub(crate) const STATE: [&str; 73] = [
+    "SET work_mem = '3MB'",
+    "SET LOCAL work_mem = '5MB'",
+    "RESET work_mem",
+    "SET search_path = c@#, public",
+    "SET LOCAL search_path = pg_catalog",
+    "SET search_path TO DEFAULT",
+    "SET my.own = 'one'",
+    "SET LOCAL my.own = 'two'",
+    "RESET my.own",
+    "SET my.other TO 'with \"quotes\" and it''s'",
+    "SELECT set_config('my.own', 'three', false)",
+    "SELECT set_config('work_mem', '6MB', true)",
+    "SELECT set_config('work_mem', '6MB', false), set_config('my.own', 'four', true)",
+    "RESET ALL",
+    "SET ROLE drawn",
+    "SET LOCAL ROLE drawn",
+    "SET ROLE NONE",
+    "RESET ROLE",
+    "SET SESSION AUTHORIZATION truster",
+    "SET SESSION AUTHORIZATION DEFAULT",
+    "RESET SESSION AUTHORIZATION",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+    "SET default_transaction_read_only = on",
+    "SET DateStyle = 'SQL'",
+    "SET DateStyle = 'DMY'",
+    "SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE",
+    "SET LOCAL TIME ZONE 'Asia/Tokyo'",
+    "SET statement_timeout = '39s'",
+    "SET plan_cache_mode = force_generic_plan",
+    "SET constraint_exclusion = off",
+    "SET no_such_setting = 1",
+    "CREATE TEMP TABLE tt (n int)",
+    "CREATE TEMP TABLE td (n int) ON COMMIT DELETE ROWS",
+    "CREATE TEMP TABLE tc (n int) ON COMMIT DROP",
+    "CREATE TEMP TABLE ta ON COMMIT PRESERVE ROWS AS SELECT 1 AS n",
+    "CREATE TEMP VIEW tv AS SELECT 1 AS one",
+    "CREATE TEMP SEQUENCE ts",
+    "SELECT nextval('ts')",
+    "INSERT INTO tt VALUES (1) RETURNING n",
+    "INSERT INTO td VALUES (2)",
+    "SELECT n FROM ta",
+    "DROP TABLE IF EXISTS tt, td, tc, ta",
+    "DROP VIEW IF EXISTS tv",
+    "DROP SEQUENCE IF EXISTS ts",
+    "CREATE OR REPLACE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 7'; SELECT pg_temp.f()",
+    "CREATE OR REPLACE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 8'; DROP FUNCTION pg_temp.f()",
+    "DISCARD TEMP",
+    "DECLARE held CURSOR WITH HOLD FOR SELECT generate_series(1, 5)",
+    "DECLARE short CURSOR FOR SELECT 1",
+    "FETCH 2 FROM held",
+    "CLOSE held",
+    "CLOSE ALL",
+    "SELECT pg_advisory_lock(7@#)",
+    "SELECT pg_advisory_lock_shared(7@#)",
+    "SELECT pg_advisory_lock(7, @#)",
+    "SELECT pg_advisory_xact_lock_shared(9@#)",
+    "SELECT pg_advisory_unlock(7@#)",
+    "SELECT pg_advisory_unlock_shared(7@#)",
+    "SELECT pg_advisory_unlock_all()",
+    "PREPARE sqlp (int) AS SELECT $1 + 1",
+    "EXECUTE sqlp(41)",
+    "DEALLOCATE sqlp",
+    "PREPARE sqlw AS SELECT x FROM @.wide",
+    "EXECUTE sqlw",
+    "DEALLOCATE ALL",
+    "DISCARD ALL",
+    "LISTEN mine@#",
+    "NOTIFY mine@#, 'of my own'",
+    "UNLISTEN mine@#",
+    "DO $$ BEGIN PERFORM set_config('work_mem', '7MB', false); PERFORM set_config('my.own', 'done', false); END $$",
+    "DO $$ BEGIN SET LOCAL work_mem = '8MB'; CREATE TEMP TABLE IF NOT EXISTS tt (n int); END $$",
+];
+
+/// Statements that leave state although their text does not say so, whenever they succeed.
+pub(crate) const HIDDEN: [&str; 6] = [
+    "SELECT @.sets('work_mem', '9MB')",
+    "SELECT @.locks()",
+    "SELECT @.listens()",
+    "SELECT @.makes()",
+    "INSERT INTO @.watched VALUES (1)",
+    "SELECT * FROM @.locking",
+];
+
+/// What a client can see of its state.
+pub(crate) const SHOWN: [&str; 9] = [
+    "SELECT current_setting('work_mem'), translate(current_setting('search_path'), '\" ', ''), current_setting('lock_timeout'), \
+     current_setting('statement_timeout'), current_setting('constraint_exclusion'), current_setting('plan_cache_mode')",
+    "SELECT nullif(current_setting('my.own', true), ''), nullif(current_setting('my.other', true), ''), \
+     nullif(current_setting('my.trigger', true), '')",
+    "SELECT current_setting('TimeZone'), current_setting('DateStyle'), current_setting('transaction_isolation'), \
+     current_setting('transaction_read_only'), current_setting('default_transaction_isolation')",
+    "SELECT current_user, session_user, current_setting('role'), current_setting('session_authorization')",
+    "SELECT classid, objid, mode FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() ORDER BY 1, 2, 3",
+    "SELECT relname, relkind FROM pg_class WHERE relnamespace = pg_my_temp_schema() ORDER BY 1",
+    "SELECT proname FROM pg_proc WHERE pronamespace = pg_my_temp_schema()",
+    "SELECT name, is_holdable FROM pg_cursors WHERE name <> '' ORDER BY name",
+    "SELECT channel FROM pg_listening_channels() AS channel ORDER BY channel",
+];

@@ -17,5 +17,6 @@ mod run;
 mod scenes;
 mod script;
 mod show;
+mod state;
 mod token;
 mod transcripts;

@@ -162,6 +162,7 @@ fn is_over(wait: &Wait, replies: &PendingReplies, last: Option<&Reply>) -> bool 
     match (wait, last) {
         (_, Some(Reply::Closed | Reply::Silence)) | (Wait::Byte, Some(_)) => true,
         (Wait::Byte | Wait::End, _) => false,
+        (Wait::Notified, last) => matches!(last, Some(Reply::Frame(frame)) if frame.tag == back::NOTIFICATION),
         (Wait::Ready, _) => !replies.ready(),
         // Messages were skipped up to a Sync.
         (Wait::For(_), _) if !replies.anything() => true,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use weir_tests::{Mode, Postgres, Rng, Setup, Site, users};
 
-use crate::author;
-use crate::catalog::SCHEMA;
+use crate::author::{self, Clients};
+use crate::catalog::{ROLE, SCHEMA};
 use crate::compare::EXEMPTIONS;
 use crate::minimise::minimise;
 use crate::play::{End, Played, Stage, TIMEOUT, play};
@@ -25,10 +25,15 @@ const FAILURES: usize = 4;
 /// Clients at once; each has a schema of its own.
 const CLIENTS: usize = 8;
 
+/// Servers for two clients of each session, whatever they keep.
+const ROOMY: u32 = 2 * CLIENTS as u32 + 1;
+
 /// A pool in front of a database.
 pub(crate) struct Pool {
     pub(crate) name: &'static str,
     pub(crate) mode: Mode,
+    /// Those of one session.
+    pub(crate) clients: Clients,
     pub(crate) site: Site,
 }
 
@@ -39,13 +44,15 @@ pub(crate) fn pool(name: &'static str, mode: Mode, change: fn(Setup) -> Setup) -
         .server_user(users::TRUSTED)
         .pool("warn_on_dirty = false")
         .pool("require_auth = \"any\"");
-    Pool { name, mode, site: Site::with(change(setup), mode) }
+    let setup = change(setup);
+    let clients = if setup.has_size() >= ROOMY { Clients::Two } else { Clients::One };
+    Pool { name, mode, clients, site: Site::with(setup, mode) }
 }
 
 /// Pools of every mode, with fewer servers than clients where the mode allows it.
 pub(crate) fn pools() -> Vec<Pool> {
     vec![
-        pool("session", Mode::Session, |setup| setup.size(CLIENTS as u32 + 2)),
+        pool("session", Mode::Session, |setup| setup.size(ROOMY)),
         pool("transaction", Mode::Transaction, |setup| setup.size(3)),
         pool("transaction, one server", Mode::Transaction, |setup| setup.size(1)),
         pool("transaction, two workers, two statements a server", Mode::Transaction, |setup| {
@@ -53,8 +60,12 @@ pub(crate) fn pools() -> Vec<Pool> {
         }),
         pool("statement", Mode::Statement, |setup| setup.size(2)),
         pool("auto", Mode::Auto, |setup| {
-            let size = CLIENTS as u32 + 2;
-            setup.size(size).limit("max_pinned = 100").limit("server_round_robin = true")
+            setup.size(ROOMY).limit("max_pinned = 100").limit("server_round_robin = true")
+        }),
+        pool("auto, three servers", Mode::Auto, |setup| setup.size(3).limit("max_pinned = 100")),
+        pool("auto, one server", Mode::Auto, |setup| setup.size(1).limit("max_pinned = 100")),
+        pool("auto, two workers", Mode::Auto, |setup| {
+            setup.size(4).workers(2).limit("max_pinned = 100").pool("max_prepared_statements = 2")
         }),
     ]
 }
@@ -93,8 +104,10 @@ pub(crate) fn make_schema(site: &Site, number: usize) {
 pub(crate) fn make_common(site: &Site) {
     let sql = format!(
         "CREATE TABLE contended (shared int PRIMARY KEY, n int); INSERT INTO contended VALUES (1, 0); \
-         GRANT ALL ON contended TO PUBLIC; ALTER DATABASE {} SET lock_timeout = '15s'",
-        site.database().name()
+         GRANT ALL ON contended TO PUBLIC; ALTER DATABASE {} SET lock_timeout = '15s'; \
+         DO $$ BEGIN CREATE ROLE {ROLE}; EXCEPTION WHEN duplicate_object THEN NULL; END $$; GRANT {ROLE} TO {}",
+        site.database().name(),
+        users::TRUSTED.name,
     );
     site.superuser().query_all(&sql).unwrap_or_else(|error| panic!("what is common: {error}"));
 }
@@ -194,7 +207,7 @@ fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
                     }
                     if played.end != End::Alike {
                         tally.differences += 1;
-                        println!("seed {seed} differs");
+                        println!("seed {seed} differs: {:?}", played.end);
                         let mut failed = failed.lock().expect("no thread panics while it holds the lock");
                         failed.push(Failure { seed, pool, number, script, played });
                         stop.fetch_or(failed.len() >= FAILURES, Ordering::Relaxed);
@@ -211,7 +224,7 @@ fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
 /// One session, in front of the pool that its seed chooses.
 fn one(direct: &Site, pools: &[Pool], seed: u64, number: usize) -> (Script, usize, Played) {
     let pool = (Rng::new(seed ^ 0x5eed).bits() % pools.len() as u64) as usize;
-    let script = author::session(seed, pools[pool].mode);
+    let script = author::session(seed, pools[pool].mode, pools[pool].clients);
     let site = &pools[pool].site;
     make_schema(direct, number);
     make_schema(site, number);
@@ -263,7 +276,7 @@ fn drawn_sessions_are_answered_alike_directly_and_directly() {
     let (direct, again) = (apart(), Site::direct());
     make_common(&direct);
     make_common(&again);
-    let pools = [Pool { name: "none", mode: Mode::Session, site: again }];
+    let pools = [Pool { name: "none", mode: Mode::Session, clients: Clients::Two, site: again }];
     let first = Rng::seeded("directly").bits() % 1_000_000_000;
     let until = Some(Instant::now() + Duration::from_secs(5));
     let (tally, failures) = run(&direct, &pools, Plan { first, count: u64::MAX, until, number: 30 });

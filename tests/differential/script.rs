@@ -19,6 +19,8 @@ pub(crate) enum Wait {
     Ready,
     /// Up to one of these messages, by tag, or to an error or ReadyForQuery after which none of them can follow.
     For(Vec<u8>),
+    /// Up to a notification, which comes when it comes.
+    Notified,
     /// One byte, which is no message: the answer to SSLRequest and GSSENCRequest.
     Byte,
     /// The end of the connection.
@@ -113,6 +115,7 @@ impl Script {
             }
             ["client", name] => self.steps.push(Step::Client((*name).to_owned())),
             ["wait"] => self.steps.push(Step::Wait(Wait::Ready)),
+            ["wait", "notified"] => self.steps.push(Step::Wait(Wait::Notified)),
             ["wait", "byte"] => self.steps.push(Step::Wait(Wait::Byte)),
             ["wait", "end"] => self.steps.push(Step::Wait(Wait::End)),
             ["wait", names @ ..] => {
@@ -132,6 +135,7 @@ impl fmt::Display for Step {
             Step::Send(message) => f.write_str(&message.line()),
             Step::Client(name) => write!(f, "client {name}"),
             Step::Wait(Wait::Ready) => f.write_str("wait"),
+            Step::Wait(Wait::Notified) => f.write_str("wait notified"),
             Step::Wait(Wait::Byte) => f.write_str("wait byte"),
             Step::Wait(Wait::End) => f.write_str("wait end"),
             Step::Wait(Wait::For(tags)) => {
@@ -159,7 +163,7 @@ fn a_script_is_read_back_as_it_was_written() {
                 Parse \"s\" \"SELECT $1, '\\xc3\\xa4'\" 23\nBind \"p\" \"s\" NULL \"\\x00\\x01\" formats 1 results 0 1\n\
                 Describe P \"p\"\nExecute \"p\" 2\nFlush\nwait Suspended Complete\nClose S \"s\"\nSync\nwait\n\
                 FunctionCall 177 \"a\" NULL formats 0 results 1\nCopyData \"1\\t2\\n\"\nCopyFail \"no\"\nCopyDone\n\
-                SSLRequest\nwait byte\nGSSENCRequest\nRaw \"\\x00\"\nTerminate\nwait end";
+                SSLRequest\nwait notified\nwait byte\nGSSENCRequest\nRaw \"\\x00\"\nTerminate\nwait end";
     let script = Script::read(text).unwrap();
     assert_eq!(script.to_string(), text);
     assert_eq!(Script::read(&script.to_string()), Ok(script));

@@ -101,6 +101,11 @@ impl Setup {
         self
     }
 
+    /// The pool's size.
+    pub fn has_size(&self) -> u32 {
+        self.size
+    }
+
     /// This many worker threads.
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
