@@ -1,9 +1,9 @@
 #!/bin/bash
-# Real drivers through Weir: each with its default settings, in session and in transaction mode, and against PostgreSQL
-# itself, which proves the checks. README.md beside this file explains how to add a driver.
+# Real drivers through Weir: each with its default settings, in the modes session, transaction and auto, and against
+# PostgreSQL itself, which proves the checks. README.md beside this file explains how to add a driver.
 #
 #   tests/drivers/run.sh [DRIVER…]   all drivers, or these
-#   MODES='direct session transaction'   all modes, or these
+#   MODES='direct session transaction auto'   all modes, or these
 #   KEEP=1                               writes each driver's results into its folder, and docs/drivers.md of all of them
 #   TRACE=1                              drivers of Python and Node.js show where a check failed
 #
@@ -24,7 +24,7 @@ else
     drivers=()
     for file in "$here"/*/driver.sh; do drivers+=("$(basename "$(dirname "$file")")"); done
 fi
-read -ra modes <<<"${MODES:-direct session transaction}"
+read -ra modes <<<"${MODES:-direct session transaction auto}"
 export HOST=$WEIR_HOST USER_NAME=$WEIR_USER PASSWORD=$WEIR_PASSWORD SHARED=$here/shared
 table=$target/debug/drivers
 echo "PostgreSQL $PG_DIRECT_VERSION"
@@ -57,6 +57,7 @@ for driver in "${drivers[@]}"; do
                 ;;
             session) export DATABASE=$WEIR_SESSION ;;
             transaction) export DATABASE=$WEIR_TRANSACTION ;;
+            auto) export DATABASE=$WEIR_AUTO ;;
             *) echo "no such mode: $mode" >&2; exit 2 ;;
         esac
         echo "--- $driver, $mode"

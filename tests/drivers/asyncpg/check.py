@@ -319,7 +319,7 @@ async def check_types_of_one_s_own():
 
 
 async def check_prepare_now_use_later():
-    if MODE == "transaction":
+    if MODE in ("transaction", "auto"):
         raise NotThere("prepare() ends with a Flush, not a Sync: its server is held until the statement is first used")
     connections = [await asyncpg.connect(**WHERE) for _ in range(10)]
     statements = [await connection.prepare("SELECT $1::int * 2") for connection in connections]

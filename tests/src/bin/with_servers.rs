@@ -1,7 +1,7 @@
 //! A temporary PostgreSQL and a Weir in front of it, for as long as a command runs: `with_servers COMMAND [ARGUMENT…]`.
 //!
 //! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools
-//! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
+//! `WEIR_TRANSACTION`, `WEIR_SESSION` and `WEIR_AUTO` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
 //! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for clients that request it, with a certificate for
 //! 127.0.0.1 and localhost, signed by the authority in the file `WEIR_AUTHORITY`; so does PostgreSQL if it was built
 //! with TLS, and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address, and `WEIR_LAB` the folder whose lab
@@ -30,13 +30,15 @@ fn run(command: &mut Command) -> ExitCode {
     let postgres = Postgres::shared();
     let database = postgres.database();
     let password = users::APP.password.replace('\\', "\\\\").replace('"', "\\\"");
-    let session = format!(
-        "[pools.session]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nuser = \"{}\"\n\
-         password = \"{password}\"\nmode = \"session\"\nsize = 30\n",
-        postgres.port(),
-        database.name(),
-        users::APP.name,
-    );
+    let pool = |mode: Mode, size: u32| {
+        format!(
+            "[pools.{mode}]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nuser = \"{}\"\n\
+             password = \"{password}\"\nmode = \"{mode}\"\nsize = {size}\n",
+            postgres.port(),
+            database.name(),
+            users::APP.name,
+        )
+    };
     let certificates = Certificates::new();
     if certificates.install(&postgres) {
         command.env("PG_DIRECT_TLS", "1");
@@ -45,7 +47,8 @@ fn run(command: &mut Command) -> ExitCode {
     let tls = "[tls.client]\nmode = \"prefer\"\nkey_file = \"server.key\"\ncert_file = \"server.crt\"\n";
     let setup = Setup::new(Mode::Transaction)
         .size(5)
-        .more(&session)
+        .more(&pool(Mode::Session, 30))
+        .more(&pool(Mode::Auto, 5))
         .more(tls)
         .more(&format!("{}lab = \"weir-lab\"\n", api.section()));
     let setup = setup.file("server.key", &certificates.key).file("server.crt", &certificates.certificate);
@@ -57,6 +60,7 @@ fn run(command: &mut Command) -> ExitCode {
         .env("WEIR_PASSWORD", users::APP.password)
         .env("WEIR_TRANSACTION", "app")
         .env("WEIR_SESSION", "session")
+        .env("WEIR_AUTO", "auto")
         .env("WEIR_PANEL", api.url())
         .env("WEIR_LAB", site.weir().folder().join("weir-lab"))
         .env("WEIR_AUTHORITY", site.weir().folder().join("ca.crt"))

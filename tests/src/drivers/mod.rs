@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modes, in the order of the page.
-pub const MODES: [&str; 3] = ["direct", "session", "transaction"];
+pub const MODES: [&str; 4] = ["direct", "session", "transaction", "auto"];
 
 /// `tests/drivers`.
 pub fn folder() -> PathBuf {
