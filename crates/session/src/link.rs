@@ -125,6 +125,11 @@ impl Link<'_, '_> {
         Rewrite::Replaced
     }
 
+    /// A statement drops all others: what follows it in another segment waits, as what it names may not exist by then.
+    pub(crate) fn drop_all(&mut self) {
+        self.server.dropping_all = Some(self.server.pending.segment());
+    }
+
     /// Whether the pool refuses a text.
     #[inline]
     pub(crate) fn refuses(&self, effects: Effects) -> bool {

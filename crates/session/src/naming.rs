@@ -537,9 +537,4 @@ impl Link<'_, '_> {
         };
         types.unwrap_or(b"\0\0\0").into()
     }
-
-    /// A statement drops all others: what follows it in another segment waits, as what it names may not exist by then.
-    pub(crate) fn drop_all(&mut self) {
-        self.server.dropping_all = Some(self.server.pending.segment());
-    }
 }

@@ -16,10 +16,9 @@ use crate::long_text::LONG_TEXT;
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::same_shape::Fit;
-use crate::statements::{Key, NotInterned, Statement, cost};
+use crate::statements::{Key, NotInterned, PreparationState, Statement, cost};
 use crate::stop::StopReason;
-use crate::undo_log::{Change, Subject};
+use crate::undo_log::Change;
 
 /// A statement that is new here costs as much as this many messages, and one more for so many bytes of its text.
 const NEW_TEXT: u32 = 24;
@@ -36,6 +35,20 @@ impl Link<'_, '_> {
             self.ctx.spend(NEW_TEXT + rest.len() as u32 / READ_AS_ONE);
         }
         statement.map_err(not_interned)
+    }
+
+    /// What the server has of a statement, which becomes the most recently used one.
+    #[inline]
+    pub(crate) fn touch(&mut self, key: Key) -> OnServer {
+        let on_server = self.server.statements.touch(key);
+        if on_server != OnServer::Ready {
+            return on_server;
+        }
+        match self.ctx.statements.preparation_state(key, self.server.statements.newest().of) {
+            PreparationState::Good => OnServer::Ready,
+            PreparationState::Unsure => OnServer::Unsure,
+            PreparationState::Outdated => OnServer::Stale,
+        }
     }
 
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be
@@ -62,14 +75,6 @@ impl Link<'_, '_> {
         }
         self.prepare(&given.statement, None);
         Ok(OnServer::Absent)
-    }
-
-    /// Makes sure that the server has what the client calls `name` and is about to use. Returns whether the statement
-    /// still has the shape that the client was given.
-    #[inline]
-    pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<Fit, StopReason> {
-        let found = self.ensure(name, given)?;
-        self.has_given_shape(given.shape, &given.statement, found)
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
@@ -125,20 +130,6 @@ impl Link<'_, '_> {
         let before = self.ctx.scratch.len();
         put_front::parse(self.ctx.scratch, name, rest);
         *self.composed += self.ctx.scratch.len() - before;
-    }
-
-    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it
-    /// has the shape that the client was given.
-    pub(crate) fn ensure_unnamed(&mut self) -> Result<bool, StopReason> {
-        self.must_be_settled(Subject::Unnamed)?;
-        // What we have put there in an earlier segment may have been skipped with the rest of that.
-        let segment = self.server.pending.segment();
-        let may_be_skipped = self.server.unnamed_at != segment && self.server.pending.is_ahead();
-        if self.server.unnamed == Some(self.client.unnamed_id()) && !may_be_skipped {
-            return self.unnamed_has_given_shape(false);
-        }
-        self.put_unnamed();
-        self.unnamed_has_given_shape(true)
     }
 
     /// Puts the client's unnamed statement into the server's unnamed slot, or empties that.

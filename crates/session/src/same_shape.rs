@@ -17,8 +17,9 @@ use crate::link::{Link, Rewrite};
 use crate::names::Given;
 use crate::prepared::{Known, OnServer};
 use crate::shape::{Compared, GivenShape, Shape};
-use crate::statements::{Key, PreparationState, Statement};
+use crate::statements::Statement;
 use crate::stop::{ReplyWait, StopReason};
+use crate::undo_log::Subject;
 
 /// How a statement on a server fits what its client holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,24 +70,32 @@ impl Link<'_, '_> {
         Ok(next(given, has, anew, asked))
     }
 
-    /// What the server has of a statement, which becomes the most recently used one.
+    /// Makes sure that the server has what the client calls `name` and is about to use. Returns whether the statement
+    /// still has the shape that the client was given.
     #[inline]
-    pub(crate) fn touch(&mut self, key: Key) -> OnServer {
-        let on_server = self.server.statements.touch(key);
-        if on_server != OnServer::Ready {
-            return on_server;
+    pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<Fit, StopReason> {
+        let found = self.ensure(name, given)?;
+        self.has_given_shape(given.shape, &given.statement, found)
+    }
+
+    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it
+    /// has the shape that the client was given.
+    pub(crate) fn ensure_unnamed(&mut self) -> Result<bool, StopReason> {
+        self.must_be_settled(Subject::Unnamed)?;
+        // What we have put there in an earlier segment may have been skipped with the rest of that.
+        let segment = self.server.pending.segment();
+        let may_be_skipped = self.server.unnamed_at != segment && self.server.pending.is_ahead();
+        if self.server.unnamed == Some(self.client.unnamed_id()) && !may_be_skipped {
+            return self.unnamed_has_given_shape(false);
         }
-        match self.ctx.statements.preparation_state(key, self.server.statements.newest().of) {
-            PreparationState::Good => OnServer::Ready,
-            PreparationState::Unsure => OnServer::Unsure,
-            PreparationState::Outdated => OnServer::Stale,
-        }
+        self.put_unnamed();
+        self.unnamed_has_given_shape(true)
     }
 
     /// Whether the statement that was just made ready on the server, as `found` says, has the shape that the client was
     /// given.
     #[inline]
-    pub(crate) fn has_given_shape(
+    fn has_given_shape(
         &mut self,
         given: GivenShape,
         statement: &Arc<Statement>,
@@ -125,7 +134,7 @@ impl Link<'_, '_> {
 
     /// Whether the client's unnamed statement, which is in the server's unnamed slot, has the shape that the client was
     /// given; `anew`: it was put there for this request.
-    pub(crate) fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
+    fn unnamed_has_given_shape(&mut self, anew: bool) -> Result<bool, StopReason> {
         let Unnamed::Held(held) = &self.client.unnamed else { return Ok(true) };
         let (given, has) = (held.shape(), self.server.slot);
         if given.shape.is_unknown() || given.of == has.0 {

@@ -5,113 +5,44 @@
 //! each is delivered in a turn of its own. Decides nothing.
 
 mod accept;
+mod backlog;
 mod closed;
 mod closing;
 mod connect;
 mod connects;
+mod dropped;
+mod lingering;
 mod pace;
 mod paced;
 mod pending;
+mod reading;
 mod ring;
 mod ring_io;
+mod state;
 mod tls;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::event::Event;
-use mio::{Interest, Poll};
-use weir_base::{ConnId, Slab, Target, Time, WorkerId};
-use weir_config::{Config, Keepalive};
+use weir_base::{ConnId, Target, WorkerId};
+use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
-use crate::helpers::HelperQueues;
-use crate::listen::Listening;
-use crate::mailbox::{Handoff, Inbox, WorkerMessage};
-use crate::output::{Backlogs, Offer, Output, Touched, take};
-use crate::shared::Shared;
-use crate::slots::{ConnSlots, NONE, Outgoing, Reader, Ready, Removed, Slot, Stage, Watch, token};
-use crate::socket::Socket;
-use crate::tls::{Tls, TlsState};
+use crate::mailbox::{Handoff, WorkerMessage};
+use crate::output::{Output, Touched};
+use crate::slots::{NONE, Outgoing, Ready, Removed, Slot, Stage};
 use crate::upgrade::ExportMessage;
-use closing::Closing;
-pub(crate) use connects::Connects;
-use pace::Pace;
+use backlog::writes;
 pub(crate) use pending::PendingInput;
 pub use ring_io::MakeRing;
-pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, conn_of};
-
-/// The sockets of one worker, and their state.
-pub(crate) struct Port {
-    pub(crate) me: WorkerId,
-    pub(crate) shared: Shared,
-    pub(crate) poll: Poll,
-    pub(crate) conns: ConnSlots,
-    pub(crate) output: Output,
-    pub(crate) backlogs: Backlogs,
-    /// The TLS state of encrypted connections.
-    pub(crate) tls: Slab<Tls>,
-    pub(crate) tls_state: TlsState,
-    /// Inputs for the engine, in order.
-    pub(crate) pending: VecDeque<PendingInput>,
-    /// ConnSlots to read without an event: their last read did not reach the end.
-    pub(crate) runnable: VecDeque<ConnId>,
-    pub(crate) closing: Closing,
-    /// The log must be written before this turn's output is sent.
-    settles: bool,
-    detaching: Vec<ConnId>,
-    /// Connects to repeat.
-    pub(crate) later: BinaryHeap<Reverse<(Time, ConnId)>>,
-    pub(crate) ring_io: RingIo,
-    pub(crate) pace: Pace,
-    pub(crate) connects: Connects,
-    pub(crate) asking: HelperQueues,
-    pub(crate) inbox: Inbox,
-    pub(crate) listening: Option<Listening>,
-    /// The socket options of new sockets to servers.
-    pub(crate) keepalive: Keepalive,
-    pub(crate) now: Time,
-}
+pub(crate) use ring_io::{EPOLL, RING_SIZE, conn_of};
+pub(crate) use state::Port;
 
 impl Port {
-    pub(crate) fn new(
-        shared: Shared,
-        poll: Poll,
-        inbox: Inbox,
-        listening: Option<Listening>,
-        keepalive: Keepalive,
-    ) -> Self {
-        Port {
-            me: inbox.me,
-            asking: HelperQueues::new(inbox.me, shared.helpers.clone()),
-            shared,
-            poll,
-            conns: ConnSlots::new(),
-            output: Output::default(),
-            backlogs: Backlogs::default(),
-            tls: Slab::default(),
-            tls_state: TlsState::default(),
-            pending: VecDeque::new(),
-            runnable: VecDeque::new(),
-            closing: Closing::new(inbox.mailboxes.workers()),
-            settles: false,
-            detaching: Vec::new(),
-            later: BinaryHeap::new(),
-            ring_io: RingIo::default(),
-            pace: Pace::default(),
-            connects: Connects::default(),
-            inbox,
-            listening,
-            keepalive,
-            now: Time::START,
-        }
-    }
-
     /// Carries out the engine's calls of the turn that ends. `input` is the turn's input. Called once a turn.
     #[inline]
     pub(crate) fn finish(&mut self, input: &[u8]) {
@@ -176,134 +107,10 @@ impl Port {
         self.kept(touched.conn, first, kept);
     }
 
-    /// Writes bytes to a connection's socket, unencrypted, behind its backlog.
-    pub(crate) fn deliver(&mut self, conn: ConnId, mut bytes: &[u8]) {
-        let Some(slot) = self.conns.get(conn) else { return };
-        let first = slot.backlog == NONE;
-        let open = first && writes(slot);
-        if open && self.ring_io.on && self.ring_io.stage(conn, slot, std::iter::once(bytes)) {
-            return;
-        }
-        if let (true, Outgoing::Nothing, Some(socket)) = (open, slot.outgoing, slot.socket.as_mut()) {
-            match take(|| socket.write(bytes)) {
-                Ok(taken) => bytes = &bytes[taken..],
-                Err(_) => return self.fail_conn(conn),
-            }
-        }
-        if bytes.is_empty() || slot.ready == Ready::Broken || slot.stage == Stage::Detached {
-            return;
-        }
-        let kept = self.backlogs.keep(slot, std::iter::once(bytes));
-        self.kept(conn, first, kept);
-    }
-
-    /// A connection has a backlog: `first`: a new one; `kept`: it is within the limit.
-    pub(crate) fn kept(&mut self, conn: ConnId, first: bool, kept: bool) {
-        if !kept {
-            self.shared.log.line(Level::Error, format_args!("{conn:?}: too many bytes wait for one connection"));
-            self.fail_conn(conn);
-        } else if first {
-            self.pending.push_back(PendingInput::Blocked(conn));
-            self.watch(conn, Watch::Both);
-        }
-    }
-
-    /// A write failed. Bytes that have arrived are still read; then the connection is closed.
-    pub(crate) fn fail_conn(&mut self, conn: ConnId) {
-        let Some(slot) = self.conns.get(conn) else { return };
-        self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
-        slot.ready = Ready::Broken;
-        if slot.stage == Stage::Lingering {
-            self.drop_conn(conn);
-        } else {
-            self.enqueue(conn);
-        }
-    }
-
-    /// Queues a connection to be read without an event.
-    pub(crate) fn enqueue(&mut self, conn: ConnId) {
-        let Some(slot) = self.conns.get(conn) else { return };
-        if !std::mem::replace(&mut slot.queued, true) {
-            self.runnable.push_back(conn);
-        }
-    }
-
     fn finish_detaching(&mut self) {
         let mut asked = std::mem::take(&mut self.detaching);
         asked.drain(..).for_each(|conn| self.take_out(conn));
         self.detaching = asked;
-    }
-
-    /// Detaches a connection that is to leave, as soon as its backlog is empty.
-    pub(crate) fn take_out(&mut self, conn: ConnId) {
-        let Some(slot) = self.conns.live(conn) else { return };
-        if slot.stage != Stage::Detaching || slot.owes() || slot.ready == Ready::Broken {
-            return;
-        }
-        match slot.reader {
-            Reader::Ring | Reader::Leaving => return self.leave_ring(conn),
-            Reader::Paced => slot.reader = Reader::Epoll,
-            Reader::Epoll => {}
-        }
-        slot.stage = Stage::Detached;
-        self.watch(conn, Watch::Nothing);
-        self.pending.push_back(PendingInput::Detached(conn));
-    }
-
-    /// Writes a connection's backlog to its socket, which has room again.
-    pub(crate) fn drain(&mut self, conn: ConnId) {
-        let Some(slot) = self.conns.get(conn) else { return };
-        if slot.backlog == NONE || slot.outgoing != Outgoing::Nothing || !writes(slot) {
-            return;
-        }
-        let stage = slot.stage;
-        match self.backlogs.offer(slot) {
-            Ok(Offer::Waits) => {
-                self.watch(conn, Watch::Both);
-                if stage == Stage::Lingering {
-                    self.closing.note_taken(conn.slot);
-                }
-            }
-            Ok(Offer::Drained) if stage == Stage::Lingering => self.note_progress(conn),
-            Ok(Offer::Drained) => {
-                self.watch(conn, Watch::Reads);
-                self.pending.push_back(PendingInput::Drained(conn));
-                self.take_out(conn);
-            }
-            Err(_) => self.fail_conn(conn),
-        }
-    }
-
-    /// Sets what epoll watches a connection's socket for; bytes that the ring receives are left out.
-    pub(crate) fn watch(&mut self, conn: ConnId, watch: Watch) {
-        let registry = self.poll.registry();
-        let Some(slot) = self.conns.get(conn) else { return };
-        let Some(socket) = slot.socket.as_mut() else { return };
-        // A TCP socket that was full once stays watched for room: that costs nothing, as the kernel reports room only
-        // after a refusal. A Unix socket would cause an event at each read of the other end.
-        let stays = watch == Watch::Reads && slot.watch.has_room() && socket.is_tcp();
-        let reads = matches!(watch, Watch::Reads | Watch::Both) && slot.reader == Reader::Epoll;
-        let watch = Watch::of(reads, watch.has_room() || stays);
-        if slot.watch == watch {
-            return;
-        }
-        let result = match (slot.watch, interest(watch)) {
-            (Watch::Nothing, Some(interest)) => socket.register(registry, token(conn), interest),
-            (_, Some(interest)) => socket.reregister(registry, token(conn), interest),
-            (_, None) => socket.deregister(registry),
-        };
-        slot.watch = watch;
-        if let Err(error) = result {
-            self.shared.log.line(Level::Error, format_args!("{conn:?}: could not be watched: {error}"));
-            self.fail_conn(conn);
-        }
-    }
-
-    /// Adds a new socket to the table and watches it for bytes.
-    pub(crate) fn add_socket(&mut self, socket: Socket) -> ConnId {
-        let conn = self.conns.insert(Some(socket), Stage::Open);
-        self.begin_reading(conn);
-        conn
     }
 
     /// A wait has ended: the worker handles what has come.
@@ -349,29 +156,6 @@ impl Port {
         None
     }
 
-    /// Forgets a connection and closes its socket.
-    pub(crate) fn drop_conn(&mut self, conn: ConnId) {
-        let Some(Removed { socket, backlog, tls, held, reader }) = self.conns.remove(conn) else { return };
-        self.forget_ring_io(conn, reader, held);
-        self.backlogs.drop(backlog);
-        if tls != NONE {
-            self.forget_tls(conn, tls);
-        }
-        self.connects.forget(conn);
-        self.closing.forget(conn.slot);
-        if socket.is_some_and(|socket| self.close_socket(socket)) {
-            self.room();
-        }
-    }
-
-    /// A descriptor is free: worker 0 may accept again.
-    pub(crate) fn room(&mut self) {
-        let starved = &self.shared.starved;
-        if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
-            self.inbox.mailboxes.send(WorkerId(0), WorkerMessage::Room);
-        }
-    }
-
     /// Notes an event of a socket; `true` if its bytes are to be read now.
     #[inline]
     pub(crate) fn note(&mut self, conn: ConnId, event: &Event) -> bool {
@@ -405,21 +189,6 @@ impl Port {
     #[inline]
     fn output_to(&mut self, conn: ConnId) -> Option<(&mut Output, &mut Slot)> {
         Some((&mut self.output, self.conns.live(conn)?))
-    }
-}
-
-/// Whether a connection's socket accepts bytes now.
-#[inline]
-fn writes(slot: &Slot) -> bool {
-    matches!(slot.stage, Stage::Open | Stage::Detaching | Stage::Lingering) && slot.ready != Ready::Broken
-}
-
-fn interest(watch: Watch) -> Option<Interest> {
-    match watch {
-        Watch::Nothing => None,
-        Watch::Reads => Some(Interest::READABLE),
-        Watch::Room => Some(Interest::WRITABLE),
-        Watch::Both => Some(Interest::READABLE | Interest::WRITABLE),
     }
 }
 

@@ -9,9 +9,8 @@ use weir_uring::{Ended, Ring, SendReport};
 
 use super::Port;
 use super::pace::LARGE;
-use super::ring_io::{RING_SIZE, SLOT_BITS, key};
-use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
-use crate::socket::Socket;
+use super::ring_io::{RING_SIZE, key};
+use crate::slots::{NONE, Outgoing, Reader, Ready, Stage};
 
 /// The limit of a paused connection's stored bytes, after which the ring stops reading the connection. One wait may
 /// exceed the limit, for all connections together by as much as the buffers hold.
@@ -41,60 +40,6 @@ impl Room<'_> {
 }
 
 impl Port {
-    /// Starts reading an open connection: ahead by the ring if possible, otherwise after epoll's events.
-    pub(crate) fn begin_reading(&mut self, conn: ConnId) {
-        let on = self.ring_io.on && conn.slot >> SLOT_BITS == 0;
-        let Some(slot) = self.conns.get(conn) else { return };
-        if on && slot.reader == Reader::Epoll && slot.stage == Stage::Open && !slot.held {
-            slot.reader = Reader::Ring;
-            self.ring_io.receives.push(conn);
-        }
-        self.watch_by_epoll(conn);
-    }
-
-    /// Has epoll watch a connection for bytes, unless something else reads it, and for room if there is a backlog.
-    pub(super) fn watch_by_epoll(&mut self, conn: ConnId) {
-        let blocked = self.conns.get(conn).is_some_and(|slot| slot.backlog != NONE);
-        self.watch(conn, if blocked { Watch::Both } else { Watch::Reads });
-    }
-
-    /// Stops reading a connection ahead. epoll takes over when its receive has ended.
-    pub(crate) fn leave_ring(&mut self, conn: ConnId) {
-        let Some(slot) = self.conns.get(conn) else { return };
-        if slot.reader == Reader::Ring {
-            slot.reader = Reader::Leaving;
-            self.ring_io.cancels.push(conn);
-        }
-    }
-
-    /// Forgets a connection: cancels its receive, drops its bytes.
-    pub(crate) fn forget_ring_io(&mut self, conn: ConnId, reader: Reader, held: bool) {
-        if reader == Reader::Ring {
-            // A receive that was not submitted yet needs no cancel.
-            let at = self.ring_io.receives.iter().position(|p| self.ring_io.unsubmitted && *p == conn);
-            match at {
-                Some(at) => drop(self.ring_io.receives.swap_remove(at)),
-                None => self.ring_io.cancels.push(conn),
-            }
-        }
-        if held {
-            self.ring_io.forget_held(conn.slot);
-        }
-    }
-
-    /// Closes the socket of a removed connection, or parks it while requests of the ring may name its descriptor: the
-    /// other end sees it closed either way. Returns whether the descriptor is closed.
-    pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
-        if !self.ring_io.unsubmitted {
-            return true;
-        }
-        // The socket may not be registered, or be broken: only its descriptor is kept.
-        let _ = socket.deregister(self.poll.registry());
-        let _ = socket.shutdown();
-        self.ring_io.parked.push(socket);
-        false
-    }
-
     /// After each wait: `true` while the kernel has not accepted all requests. When it has, parked sockets are closed.
     #[inline]
     pub(crate) fn note_unsubmitted(&mut self, unsubmitted: bool) {

@@ -112,17 +112,6 @@ impl Port {
         }
     }
 
-    /// A connection's encryption is over.
-    pub(super) fn forget_tls(&mut self, conn: ConnId, tls: u32) {
-        // What a helper has is stored until it returns.
-        if let Some(Tls::Handshaking(Some(step))) = self.tls.remove(tls) {
-            self.tls_state.stored.release(conn);
-            if step.waits {
-                self.tls_state.due_clients.leave(conn);
-            }
-        }
-    }
-
     /// A helper has finished a step.
     pub(crate) fn stepped(&mut self, conn: ConnId, mut step: Box<HandshakeStep>, outcome: StepOutcome) {
         let side = step.side();
