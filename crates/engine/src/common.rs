@@ -291,8 +291,7 @@ impl Common {
         self.follow_ups.pop_front()
     }
 
-    /// Whether this turn has nothing left to do.
-    #[inline]
+    /// Whether this turn has nothing left to do. For checks.
     pub(crate) fn is_done(&self) -> bool {
         self.follow_ups.is_empty()
     }

@@ -121,7 +121,8 @@ impl ConnTable {
         self.put_back(server.conn, Conn::Server(server));
     }
 
-    #[inline]
+    /// Inlined: each turn puts back what it has taken out, and a call would cost more than that.
+    #[inline(always)]
     fn put_back(&mut self, handle: ConnId, conn: Conn) {
         match self.slots.get_mut(handle.slot as usize) {
             Some((generation, place @ Conn::Free)) if *generation == handle.generation => {

@@ -29,7 +29,7 @@ use crate::port::{Input, Io, Level};
 use crate::reading::Reason;
 use crate::secured::Secured;
 use crate::server::ending::EndingSlot;
-use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, login, open, permits, probe, vanished};
 use crate::sessions::Sessions;
 use crate::timers::Who;
@@ -105,11 +105,20 @@ impl Engine {
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.core.common.set_now(now);
         match input {
-            Input::Bytes { conn, bytes } => self.bytes(now, conn, bytes, io),
+            Input::Bytes { conn, bytes } => {
+                if self.core.common.is_under_way(UnderWay::SUSPEND) {
+                    hold::hold(&mut self.core, conn, io);
+                }
+                match self.core.conns.take_any(conn) {
+                    Conn::Server(server) => self.server_bytes(now, server, bytes, io),
+                    Conn::Client(client) => self.client_bytes(now, client, bytes, io),
+                    other => self.other_bytes(now, conn, other, bytes, io),
+                }
+            }
             other => self.event(now, other, io),
         }
-        if !self.core.common.is_done() {
-            self.work_off(now, io);
+        while let Some(work) = self.core.common.next_follow_up() {
+            self.follow_up(now, work, io);
         }
         if self.core.common.is_under_way(UnderWay::FLUSH) {
             commands::check_flushed(&mut self.core, io);
@@ -121,21 +130,15 @@ impl Engine {
         self.core.common.next_deadline()
     }
 
-    #[inline]
-    fn bytes<I: Io>(&mut self, now: Time, conn: ConnId, bytes: &[u8], io: &mut I) {
-        if self.core.common.is_under_way(UnderWay::SUSPEND) {
-            hold::hold(&mut self.core, conn, io);
-        }
-        match self.core.conns.take_any(conn) {
-            Conn::Server(server) => self.server_bytes(now, server, bytes, io),
-            Conn::Client(client) => self.client_bytes(now, client, bytes, io),
+    /// A connection sent something that is no client's and no server's.
+    #[inline(never)]
+    fn other_bytes<I: Io>(&mut self, now: Time, conn: ConnId, from: Conn, bytes: &[u8], io: &mut I) {
+        match from {
             Conn::Cancel(cancel) => request::bytes(&mut self.core, cancel, bytes, io),
-            // A peer answers with nothing but the end of the connection.
-            Conn::Forward(forward) => self.core.conns.put_at(conn, Conn::Forward(forward)),
-            // Only the end of the connection matters.
-            Conn::Ending(ending) => self.core.conns.put_at(conn, Conn::Ending(ending)),
             Conn::Probe(target) => probe::answered(&mut self.core, now, conn, &target, io),
-            Conn::Free => {}
+            // Only the end of the connection matters: so with a peer, too.
+            ending @ (Conn::Forward(_) | Conn::Ending(_)) => self.core.conns.put_at(conn, ending),
+            Conn::Client(_) | Conn::Server(_) | Conn::Free => {}
         }
     }
 
@@ -172,16 +175,14 @@ impl Engine {
     fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         let core = &mut self.core;
         server.clock_mut().received(now);
-        match server.phase() {
-            None => login::bytes(core, now, server, bytes, io),
-            Some(ServerPhase::Identifying) => login::identity_bytes(core, now, server, bytes, io),
-            Some(ServerPhase::CheckingRole | ServerPhase::ConnectQuery) => {
-                login::query_bytes(core, now, server, bytes, io);
-            }
-            Some(ServerPhase::AuthQuery(query)) => auth_query::bytes(core, now, server, query, bytes, io),
-            Some(ServerPhase::Listening) => listen::server::bytes(core, now, server, bytes, io),
-            Some(ServerPhase::Streaming) => replication::stream_to_client(core, now, server, bytes, io),
-            Some(_) => query::server_bytes(core, now, server, bytes, io),
+        let ServerState::Up(_, phase) = &server.state else { return login::bytes(core, now, server, bytes, io) };
+        match *phase {
+            ServerPhase::Identifying => login::identity_bytes(core, now, server, bytes, io),
+            ServerPhase::CheckingRole | ServerPhase::ConnectQuery => login::query_bytes(core, now, server, bytes, io),
+            ServerPhase::AuthQuery(query) => auth_query::bytes(core, now, server, query, bytes, io),
+            ServerPhase::Listening => listen::server::bytes(core, now, server, bytes, io),
+            ServerPhase::Streaming => replication::stream_to_client(core, now, server, bytes, io),
+            _ => query::server_bytes(core, now, server, bytes, io),
         }
     }
 
@@ -220,33 +221,32 @@ impl Engine {
         }
     }
 
-    /// Does what is queued for this turn, until nothing is.
-    fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
-        while let Some(work) = self.core.common.next_follow_up() {
-            match work {
-                FollowUp::Release(server) => release::release(&mut self.core, now, server, io),
-                FollowUp::Feed(client) => self.feed_waiting(now, client, io),
-                FollowUp::PollPool(pool) => poll::poll_pool(&mut self.core, now, pool, io),
-                FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
-                FollowUp::NeedAlone { pool, database } => {
-                    reconnect::free_everywhere(&mut self.core, now, pool, database, io);
-                }
-                FollowUp::Displaced(client) => {
-                    leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
-                }
-                FollowUp::Granted { waiter, server } => self.granted(now, waiter, server, io),
-                FollowUp::Listens(client, left) => pin::listens(&mut self.core, now, client, *left, io),
-                FollowUp::Notify(client) => deliver::flush(&mut self.core, client, io),
-                FollowUp::WelcomeConfirmed(client) => greet::confirmed(&mut self.core, now, client, io),
-                FollowUp::AuthQueryLost { query, error } => {
-                    auth_query::lost(&mut self.core, now, query, error.map(|error| *error), io);
-                }
-                FollowUp::ClientGone(client) => self.client_gone(now, &client, io),
-                FollowUp::CancelConsole(client) => self.admin.cancel_console(&mut self.core, now, client, io),
-                FollowUp::Watch(watch) => commands::watch(&mut self.core, *watch, io),
-                FollowUp::CheckDrained => watch::check_drained(&mut self.core, io),
-                FollowUp::CheckSharedServersEnded => end::check_shared_servers_ended(&self.core, &self.workers, io),
+    /// Does what one room wants of another.
+    #[inline(never)]
+    fn follow_up<I: Io>(&mut self, now: Time, work: FollowUp, io: &mut I) {
+        match work {
+            FollowUp::Release(server) => release::release(&mut self.core, now, server, io),
+            FollowUp::Feed(client) => self.feed_waiting(now, client, io),
+            FollowUp::PollPool(pool) => poll::poll_pool(&mut self.core, now, pool, io),
+            FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
+            FollowUp::NeedAlone { pool, database } => {
+                reconnect::free_everywhere(&mut self.core, now, pool, database, io);
             }
+            FollowUp::Displaced(client) => {
+                leave::refuse_handle(&mut self.core, now, client, Refusal::TooManyLogins, io);
+            }
+            FollowUp::Granted { waiter, server } => self.granted(now, waiter, server, io),
+            FollowUp::Listens(client, left) => pin::listens(&mut self.core, now, client, *left, io),
+            FollowUp::Notify(client) => deliver::flush(&mut self.core, client, io),
+            FollowUp::WelcomeConfirmed(client) => greet::confirmed(&mut self.core, now, client, io),
+            FollowUp::AuthQueryLost { query, error } => {
+                auth_query::lost(&mut self.core, now, query, error.map(|error| *error), io);
+            }
+            FollowUp::ClientGone(client) => self.client_gone(now, &client, io),
+            FollowUp::CancelConsole(client) => self.admin.cancel_console(&mut self.core, now, client, io),
+            FollowUp::Watch(watch) => commands::watch(&mut self.core, *watch, io),
+            FollowUp::CheckDrained => watch::check_drained(&mut self.core, io),
+            FollowUp::CheckSharedServersEnded => end::check_shared_servers_ended(&self.core, &self.workers, io),
         }
     }
 

@@ -56,16 +56,16 @@ impl Reading {
     /// Adds a reason. Returns whether reading stops with it.
     #[inline]
     pub(crate) fn add(&mut self, reason: Reason) -> bool {
-        let was_paused = self.is_paused();
+        let stopping = self.reasons & self.stopping;
         self.reasons |= reason as u8;
-        !was_paused && self.is_paused()
+        stopping == 0 && reason as u8 & self.stopping != 0
     }
 
     /// Removes a reason. Returns whether reading continues with it.
     #[inline]
     pub(crate) fn remove(&mut self, reason: Reason) -> bool {
-        let was_paused = self.is_paused();
+        let stopping = self.reasons & self.stopping;
         self.reasons &= !(reason as u8);
-        was_paused && !self.is_paused()
+        stopping != 0 && stopping & !(reason as u8) == 0
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn begin_stream<I: Io>(
     slot.counts.counters.logins += 1;
     slot.counts.stats.server_assignment_count += 1;
     let mut stream = Stream::new(phase.request().replication, known.params);
-    let ahead = client.take_waiting();
+    let ahead = std::mem::take(client.waiting_mut());
     let terminated = stream.client_sent(&ahead);
     client.enter(ClientPhase::Streaming(Box::new(stream)));
     client.resume(Reason::Waits, io);

@@ -5,7 +5,7 @@ use weir_config::{Config, FileFormat, ListenBy};
 use weir_pgwire::Dirty;
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolRules, PoolStatements, SimpleQueries, SpareTexts,
-    StatePolicy, StatementMemory, StatementMessageCounts, WithoutCache, from_client,
+    StatePolicy, StatementMemory, StatementMessageCounts, WithoutCache,
 };
 
 use crate::link::statements::{Fed, Statements};
@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
     /// The place of application_name among the parameters.
     application: Option<usize>,
     /// Which messages are passed on.
-    messages: MessagePolicy,
+    pub(crate) messages: MessagePolicy,
     without_cache: WithoutCache,
     /// Buffers that held what clients sent while they waited.
     blocks: Spares<MAX_BLOCKS, BLOCK_SIZE>,
@@ -89,7 +89,6 @@ impl Sessions {
             without_cache: self.without_cache,
             messages: self.messages,
             client_pid: 0,
-            shares_listen: false,
             max_pending_segments: ahead,
             max_messages: MAX_MESSAGES,
             watch: self.statements.watch(fed),
@@ -101,15 +100,12 @@ impl Sessions {
         self.application.and_then(|place| client.params().at(place)).unwrap_or_default()
     }
 
-    /// Whether the input of a client without a server certainly needs one, so that it need not be parsed first.
-    #[inline]
-    pub(crate) fn need_server(&self, client: &Client, input: &[u8]) -> bool {
-        from_client::needs_server(client, input, self.messages)
-    }
-
-    /// A buffer for the input of a waiting client.
-    pub(crate) fn block(&mut self) -> Vec<u8> {
-        self.blocks.take()
+    /// Adds input to the buffer of a client that waits.
+    pub(crate) fn keep(&mut self, waiting: &mut Vec<u8>, bytes: &[u8]) {
+        if waiting.capacity() == 0 {
+            *waiting = self.blocks.take();
+        }
+        waiting.extend_from_slice(bytes);
     }
 
     /// Keeps the buffer of a waiting client for reuse.
@@ -118,14 +114,15 @@ impl Sessions {
     }
 }
 
-/// What a configured pool allows its clients.
-pub(crate) fn pool_rules(pool: &weir_config::PoolConfig) -> PoolRules {
+/// What a configured pool allows its clients; `shares_listen`: whether they listen through a shared connection.
+pub(crate) fn pool_rules(pool: &weir_config::PoolConfig, shares_listen: bool) -> PoolRules {
     let limits = &pool.limits;
     PoolRules {
         max_prepared: limits.max_prepared_statements as usize,
         client_statements: limits.client_statements as usize,
         client_memory: limits.client_share(),
         state: state_policy(pool),
+        shares_listen,
     }
 }
 

@@ -41,8 +41,6 @@ pub struct Context<'a> {
     pub messages: MessagePolicy,
     /// The process id that the client received; 0: none. Its own notifications name it.
     pub client_pid: u32,
-    /// Whether clients of the pool listen through a shared connection.
-    pub shares_listen: bool,
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time;
     /// the next one is not sent before.
     pub max_pending_segments: u32,
@@ -64,6 +62,8 @@ pub struct PoolRules {
     pub client_memory: u64,
     /// What is done about session state that is lost.
     pub state: StatePolicy,
+    /// Whether clients listen through a shared connection.
+    pub shares_listen: bool,
 }
 
 /// What is done with statements that clients have prepared when Weir's own are turned off.

@@ -232,7 +232,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let own = self.is_of_client(view);
         let Some(client) = self.client.as_deref_mut() else { return self.pass(Disposition::Discard, view, head) };
         let by_shared = client.channels.is_some()
-            || (self.ctx.shares_listen
+            || (self.ctx.rules.shares_listen
                 && client.mode == PoolMode::Auto
                 && !self.server.keeps().contains(Dirty::LISTEN));
         match client.channels.as_deref_mut() {

@@ -42,6 +42,7 @@ pub(crate) fn shared(max_prepared: usize) -> OwnContext {
                 on_dirty: if max_prepared % 3 == 2 { OnDirty::Refuse } else { OnDirty::Reset },
                 ..StatePolicy::default()
             },
+            shares_listen: false,
         },
         messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
         max_pending_segments: 2,

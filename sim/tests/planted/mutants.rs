@@ -60,9 +60,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: RELEASE,
-            from: "    let left = !dirty.is_empty() || (session && used);\n",
+            from: "    let how = if dirty.is_empty() && !always {",
             to: "    let dirty = if PLANTED { Dirty::NONE } else { dirty };
-    let left = !dirty.is_empty() || (session && used);\n",
+    let how = if dirty.is_empty() && !always {",
         }],
     },
     Mutant {

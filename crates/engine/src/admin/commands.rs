@@ -134,7 +134,7 @@ impl Admin {
     /// Handles input of an operator, all of which is in the client's buffer: a command, or a few messages that are no
     /// commands. What follows waits for the worker's next round, so that a pipeline does not delay other clients.
     pub(crate) fn console_bytes<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let received = client.take_waiting();
+        let received = std::mem::take(client.waiting_mut());
         let (mut at, mut left) = (0, MESSAGES);
         while left > 0 {
             left -= 1;

@@ -3,7 +3,7 @@
 use crate::cancel::peering::{PeerKey, issued_secret};
 
 /// The secret of a client's cancel key.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct CancelSecret {
     bytes: [u8; 16],
     /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.

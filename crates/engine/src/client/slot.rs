@@ -65,7 +65,7 @@ pub(crate) struct ClientRow {
     pub(crate) armed: Time,
     /// Whether the client counts among those without a login.
     pub(crate) counted: bool,
-    /// The secret that a cancel request must contain.
+    /// The secret that a cancel request must contain, once the client has logged in.
     pub(crate) cancel: CancelSecret,
 }
 
@@ -181,14 +181,7 @@ impl ClientSlot {
     }
 
     /// A new client.
-    pub(crate) fn new(
-        conn: ConnId,
-        id: u64,
-        addr: ClientAddr,
-        phase: ClientPhase,
-        now: Time,
-        cancel_secret: [u8; 16],
-    ) -> ClientSlot {
+    pub(crate) fn new(conn: ConnId, id: u64, addr: ClientAddr, phase: ClientPhase, now: Time) -> ClientSlot {
         let row = ClientRow {
             conn,
             id,
@@ -208,7 +201,7 @@ impl ClientSlot {
             request_at: now,
             armed: Time::NEVER,
             counted: false,
-            cancel: CancelSecret::new(cancel_secret),
+            cancel: CancelSecret::default(),
         };
         ClientSlot { row }
     }
@@ -312,7 +305,7 @@ impl ClientSlot {
     /// This reason not to read from the client is gone.
     #[inline]
     pub(crate) fn resume<I: Io>(&mut self, reason: Reason, io: &mut I) {
-        if self.row.reading.has(reason) && self.row.reading.remove(reason) {
+        if self.row.reading.remove(reason) {
             io.resume(self.row.conn);
         }
     }
@@ -344,12 +337,6 @@ impl ClientSlot {
     #[inline]
     pub(crate) fn waiting_mut(&mut self) -> &mut Vec<u8> {
         &mut self.row.waiting
-    }
-
-    /// Takes the buffer of input that can't be handled yet.
-    #[inline]
-    pub(crate) fn take_waiting(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.row.waiting)
     }
 
     /// The record of the client's earliest timer, for [`Common::arm`](crate::common::Common::arm).

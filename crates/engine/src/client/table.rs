@@ -4,7 +4,7 @@
 
 use weir_base::{ClientAddr, ConnId, Time};
 
-use crate::cancel::key::IssuedKey;
+use crate::cancel::key::{CancelSecret, IssuedKey};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
 use crate::conns::Conn;
@@ -24,7 +24,7 @@ pub(crate) fn new(
     phase: ClientPhase,
 ) -> Box<ClientSlot> {
     core.client_counts.add(&phase);
-    Box::new(ClientSlot::new(conn, id, addr, phase, now, core.common.random_bytes()))
+    Box::new(ClientSlot::new(conn, id, addr, phase, now))
 }
 
 /// Adds a client to the table, with its timer.
@@ -54,6 +54,7 @@ pub(crate) fn tidy_timers(core: &mut Core) {
 
 /// The cancel key of a client that speaks protocol 3 with this minor version.
 pub(crate) fn issue_cancel_key(core: &mut Core, client: &mut ClientSlot, minor: u16) -> IssuedKey {
+    *client.cancel_mut() = CancelSecret::new(core.common.random_bytes());
     let own_peer = core.peering.own(core.common.config());
     core.conns.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
     if let Some(key) = client.cancel.peer_key() {

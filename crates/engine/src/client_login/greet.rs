@@ -91,8 +91,7 @@ pub(crate) fn granted<I: Io>(core: &mut Core, now: Time, client: ConnId, server:
         return acquire::requeue(core, now, pool, conn, since, io);
     }
     client.linked(server.conn);
-    server.linked(client.conn);
-    server.is_not_in_use();
+    server.welcomes(client.conn);
     let slot = core.pools.get(server.pool);
     if slot.may_confirm_welcome(now) {
         acquire::own_query(cx!(core, now, io), slot, &mut server, CONFIRMING, ServerPhase::Checking);

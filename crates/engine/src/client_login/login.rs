@@ -204,7 +204,6 @@ impl Logins {
         if let Some(rule) = demand.rule {
             login_log::rule_matched(cx, client, &request.database, rule.line);
         }
-        login_log::attempt(cx, client, &request);
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
         let tls = client.tls.as_deref();
@@ -221,22 +220,24 @@ impl Logins {
             policy: &self.policy,
         };
         let plan = decide(&demand, &facts);
-        let mut phase = Box::new(LoginPhase::new(request));
-        phase.authority = authority(&config.auth, &demand);
+        let authority = authority(&config.auth, &demand);
         let (user, line) = (known.secret_source(), demand.rule.map(|rule| rule.line));
-        phase.why = plan.reject_reason.map(|reason| Why { reason, user, line });
-        self.begin_exchange(cx, client, phase, plan, known)
+        let why = plan.reject_reason.map(|reason| Why { reason, user, line });
+        self.begin_exchange(cx, client, request, (authority, why), plan, known)
     }
 
-    /// Sends the authentication request.
+    /// How the client must prove who it is is known: sends the authentication request.
     fn begin_exchange<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
-        mut phase: Box<LoginPhase>,
+        request: Arc<StartupRequest>,
+        (authority, why): (Option<Authority>, Option<Why>),
         plan: LoginPlan,
         known: KnownUser,
     ) -> EntryStep {
+        login_log::attempt(cx, client, &request);
+        let mut phase = Box::new(LoginPhase { authority, why, ..LoginPhase::new(request) });
         if matches!(plan.exchange, Exchange::None) {
             // Nothing to exchange, so nothing to prepare for it.
             phase.secret = known.asked;

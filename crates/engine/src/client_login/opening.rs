@@ -56,8 +56,7 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, c
     let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
     if let Some((request, user)) = packets.find(&client.waiting) {
         client.waiting_mut().clear();
-        client.named(user);
-        return opened(cx, client, request);
+        return opened(cx, client, user, request);
     }
     match startup::read(&client.waiting, asking(client, asks_left)) {
         FirstPacket::More => EntryStep::Read,
@@ -77,19 +76,23 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, c
         FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },
         FirstPacket::Refuse(refusal) => EntryStep::Refuse(refusal),
         FirstPacket::Startup { request, used } => {
-            client.named(packets.remember(&client.waiting[..used], &request));
+            let user = packets.remember(&client.waiting[..used], &request);
             client.waiting_mut().drain(..used);
-            opened(cx, client, request)
+            opened(cx, client, user, request)
         }
     }
 }
 
 /// A client's startup packet has been read.
-fn opened<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: Arc<StartupRequest>) -> EntryStep {
-    if must_use_tls(cx.common.config(), client) {
-        return EntryStep::Refuse(Refusal::EncryptionRequired);
-    }
-    EntryStep::Startup(request)
+fn opened<I: Io>(
+    cx: &mut Cx<'_, I>,
+    client: &mut ClientSlot,
+    user: Arc<str>,
+    request: Arc<StartupRequest>,
+) -> EntryStep {
+    let must_use_tls = must_use_tls(cx.common.config(), client);
+    client.named(user);
+    if must_use_tls { EntryStep::Refuse(Refusal::EncryptionRequired) } else { EntryStep::Startup(request) }
 }
 
 /// Which requests for encryption a client may still send.
@@ -137,7 +140,7 @@ fn tls_begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if !is_tls_offered(cx.common.config(), client) {
         return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
     }
-    let received = client.take_waiting();
+    let received = std::mem::take(client.waiting_mut());
     cx.io.start_tls(client.conn, Handshake::Accept { received, from: Origin::of(&client.addr) });
     client.enter(ClientPhase::Handshake(SslNegotiation::Direct));
     EntryStep::Read

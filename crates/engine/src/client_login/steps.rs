@@ -124,7 +124,7 @@ impl ClientLogin {
         if at == core.common.worker() {
             return self.begin_login(core, now, client, request, io);
         }
-        let leftover = client.take_waiting();
+        let leftover = std::mem::take(client.waiting_mut());
         client.enter(ClientPhase::Moving(Box::new(Handoff::Startup(at, request, leftover))));
         io.detach(client.conn);
         table::insert(core, client);

@@ -200,7 +200,6 @@ fn send_parameters<I: Io>(
     let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return false };
     let mut wire = Wire::new(cx.io, to, conn, &[], None);
     let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
-    drop(wire);
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
     if differ {
         watch_own_query(cx, slot, server);

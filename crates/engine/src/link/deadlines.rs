@@ -3,13 +3,13 @@
 //! A deadline is computed from the state that it depends on, when its timer fires. `timeouts` does what follows.
 
 use weir_base::{Span, Time};
-use weir_config::OnServerDown;
+use weir_config::{Limits, OnServerDown};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{Common, Cx};
 use crate::core::Core;
-use crate::link::link_clock::{LinkState, is_timed};
+use crate::link::link_clock::LinkState;
 use crate::pools::{PoolSlot, Pools};
 use crate::port::Io;
 use crate::reading::Reason;
@@ -70,7 +70,9 @@ fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSl
 #[inline]
 pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut ServerSlot) {
     let limits = &slot.config.limits;
-    if is_timed(limits) {
+    // Usually none of the timeouts is set.
+    let Limits { query_timeout, idle_transaction_timeout, transaction_timeout, .. } = limits;
+    if query_timeout.micros() | idle_transaction_timeout.micros() | transaction_timeout.micros() != 0 {
         let (deadline, _) = server.clock.holding().deadline(limits);
         common.arm(Who::Conn(server.conn), deadline, server.armed_mut());
     }

@@ -77,7 +77,7 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
     core.upgrade.left(client.conn);
     client_counts::uncount(core, &mut client, io);
     core.prelogin.discharge(&mut client);
-    core.sessions.recycle(client.take_waiting());
+    core.sessions.recycle(std::mem::take(client.waiting_mut()));
     if client.pool != NO_POOL {
         clients::client_leaves(core, &client);
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);

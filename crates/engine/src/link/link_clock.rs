@@ -176,7 +176,7 @@ impl LinkClock {
     /// The client does not hold the server. `progress`: the client's progress.
     #[inline]
     pub(crate) fn rests(&mut self, progress: u32) {
-        self.holding = Holding::none(progress);
+        self.holding = Holding { progress, ..Holding::NONE };
     }
 
     /// Restarts the clock of the client's idle time: the client could not act in the meantime.
@@ -191,7 +191,7 @@ impl LinkClock {
     pub(crate) fn unlinked(&mut self) {
         self.query_at = Time::NEVER;
         self.transaction_at = Time::NEVER;
-        self.holding = Holding::none(0);
+        self.holding = Holding::NONE;
         self.pipelined = (Time::NEVER, 0);
         self.statement_at = Time::NEVER;
     }
@@ -235,16 +235,14 @@ impl LinkClock {
 
 impl Default for Holding {
     fn default() -> Self {
-        Holding::none(0)
+        Holding::NONE
     }
 }
 
 impl Holding {
-    /// Nothing is held; records the client's progress.
-    #[inline]
-    fn none(progress: u32) -> Holding {
-        Holding { transaction: Time::NEVER, query: Time::NEVER, client_idle: Time::NEVER, progress }
-    }
+    /// Nothing is held.
+    const NONE: Holding =
+        Holding { transaction: Time::NEVER, query: Time::NEVER, client_idle: Time::NEVER, progress: 0 };
 
     /// When the first of the timeouts ends, and which.
     #[inline]
@@ -260,14 +258,6 @@ impl Holding {
         }
         soonest
     }
-}
-
-/// Whether any of the timeouts is set.
-#[inline]
-pub(crate) fn is_timed(limits: &Limits) -> bool {
-    let all =
-        limits.query_timeout.micros() | limits.idle_transaction_timeout.micros() | limits.transaction_timeout.micros();
-    all != 0
 }
 
 /// Starts, restarts or stops a clock.
@@ -334,9 +324,8 @@ mod tests {
         let mut clock = LinkClock::new(Time::START);
         clock.follow(at(1), LinkState { working: true, awaits_client: true, ..HELD });
         let mut limits = Limits::default();
-        assert!(!is_timed(&limits) && clock.holding.deadline(&limits).0 == Time::NEVER);
+        assert_eq!(clock.holding.deadline(&limits).0, Time::NEVER);
         limits.transaction_timeout = Span::from_secs(9);
-        assert!(is_timed(&limits));
         assert_eq!(clock.holding.deadline(&limits), (at(10), Refusal::TransactionTimeout));
         limits.idle_transaction_timeout = Span::from_secs(5);
         assert_eq!(clock.holding.deadline(&limits), (at(6), Refusal::IdleTransactionTimeout));

@@ -3,7 +3,7 @@
 //! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
 use weir_base::{ConnId, Time};
-use weir_session::{Refusal, Repeat, ServerError, StopReason, from_server};
+use weir_session::{Refusal, Repeat, ServerError, StopReason, from_client, from_server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
@@ -91,7 +91,8 @@ pub(crate) fn feed<I: Io>(
     let stop = loop {
         let slot = core.pools.get_mut(client.pool);
         let (rest, base) = (&bytes[at..], base.map(|base| base + at));
-        let known = server.is_none() && client.ready().is_some_and(|client| core.sessions.need_server(client, rest));
+        let messages = core.sessions.messages;
+        let known = server.is_none() && client.ready().is_some_and(|it| from_client::needs_server(it, rest, messages));
         if !known {
             let fed = relay::feed_client(cx!(core, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
             at += fed.used;
@@ -110,11 +111,11 @@ pub(crate) fn feed<I: Io>(
     match stop {
         StopReason::EndOfInput => {}
         StopReason::NeedServer | StopReason::AwaitReplies(_) => {
-            keep(core, &mut client, &bytes[at..]);
+            core.sessions.keep(client.waiting_mut(), &bytes[at..]);
             client.pause(Reason::Waits, io);
         }
         StopReason::TurnOver => {
-            keep(core, &mut client, &bytes[at..]);
+            core.sessions.keep(client.waiting_mut(), &bytes[at..]);
             client.pause(Reason::NextTurn, io);
             io.post(core.common.worker(), Message(Payload::NextTurn(client.conn)), None);
         }
@@ -122,14 +123,6 @@ pub(crate) fn feed<I: Io>(
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
     }
     core.conns.put_client(client);
-}
-
-/// Keeps a client's input that can't be handled yet.
-pub(crate) fn keep(core: &mut Core, client: &mut ClientSlot, bytes: &[u8]) {
-    if client.waiting.capacity() == 0 {
-        *client.waiting_mut() = core.sessions.block();
-    }
-    client.waiting_mut().extend_from_slice(bytes);
 }
 
 /// A client continues with the input that was buffered while it waited.
@@ -140,7 +133,7 @@ pub(crate) fn feed_waiting<I: Io>(core: &mut Core, now: Time, mut client: Box<Cl
     if paused {
         return core.conns.put_client(client);
     }
-    let waiting = client.take_waiting();
+    let waiting = std::mem::take(client.waiting_mut());
     feed(core, now, client, &waiting, None, io);
     core.sessions.recycle(waiting);
 }

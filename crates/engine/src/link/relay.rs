@@ -3,7 +3,7 @@
 //! Works on borrowed slots. `weir-session` parses the bytes, `acquire` and `release` make and end links, and `query`
 //! orders the calls.
 
-use weir_admin::{Histogram, SqlState};
+use weir_admin::SqlState;
 use weir_base::{ConnId, PoolMode, Time};
 use weir_config::Config;
 use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
@@ -43,13 +43,14 @@ pub(crate) fn feed_client<I: Io>(
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
         return from_client::ClientOutcome { used: 0, stop };
     };
-    let fed = {
+    let (fed, watched) = {
         let mut wire = Wire::new(cx.io, conn, link, bytes, base);
         let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, ahead);
         let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
         let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
+        let watched = context.watch.is_some();
         slot.counts.stats.sent += wire.finish();
-        fed
+        (fed, watched)
     };
     slot.counts.stats.received += fed.used as u64;
     let mid_message = session.is_mid_message();
@@ -67,7 +68,7 @@ pub(crate) fn feed_client<I: Io>(
         cx.common.follow_up(FollowUp::NeedAlone { pool: client.pool, database });
     }
     if let Some(server) = server {
-        if cx.sessions.statements.is_on() && server.up().is_some_and(|(up, _)| up.is_busy()) {
+        if watched && server.up().is_some_and(|(up, _)| up.is_busy()) {
             server.clock_mut().statement_sent(cx.now, client.request_at);
             cx.sessions.statements.sent_to(server.conn);
         }
@@ -96,8 +97,10 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
-    if slot.config.mode == PoolMode::Session || server.is_pinned() {
-        return u32::MAX;
+    match slot.config.mode {
+        PoolMode::Session => return u32::MAX,
+        PoolMode::Auto if server.is_pinned() => return u32::MAX,
+        _ => {}
     }
     let wanted = server.marked_for_close || slot.is_wanted();
     if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.conn)) {
@@ -125,16 +128,16 @@ pub(crate) fn feed_server<I: Io>(
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let outcome = {
+    let (outcome, watched) = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
         let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
-        context.shares_listen = slot.listening.is_shared();
         let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+        let watched = context.watch.is_some();
         slot.counts.stats.sent += wire.finish();
-        outcome?
+        (outcome?, watched)
     };
-    if cx.sessions.statements.is_on() {
+    if watched {
         count_statements(cx, slot, server, client.as_deref_mut());
     }
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
@@ -229,21 +232,11 @@ fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcom
     stats.xact_count += transactions;
     if let Some(took) = took.query {
         stats.query_time += took;
-        count_times(&mut times.query, took, queries);
+        times.query.count_shares(took, queries);
     }
     if let Some(took) = took.transaction {
         stats.xact_time += took;
-        count_times(&mut times.transaction, took, transactions);
-    }
-}
-
-/// Counts queries that ended together, each with an equal share of the time.
-#[inline]
-fn count_times(times: &mut Histogram, took: u64, ended: u64) {
-    if ended == 1 {
-        times.count(took);
-    } else {
-        times.count_many(took / ended, ended);
+        times.transaction.count_shares(took, transactions);
     }
 }
 

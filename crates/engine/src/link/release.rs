@@ -11,7 +11,7 @@ use weir_session::{Clean, Refusal, Server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
-use crate::common::{Cx, FollowUp, UnderWay, cx};
+use crate::common::{Common, Cx, FollowUp, UnderWay, cx};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::messages;
@@ -22,7 +22,7 @@ use crate::pools::PoolSlot;
 use crate::port::Io;
 use crate::reading::Reason;
 use crate::server::hosts::{Fitness, fitness};
-use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState};
+use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState, Use};
 use crate::server::{close, idle};
 use crate::sessions::Sessions;
 use crate::timers::Who;
@@ -69,7 +69,13 @@ pub(crate) fn passed_on<I: Io>(core: &mut Core, now: Time, ix: PoolIx, server: C
 
 /// Gives a clean server back to its pool.
 #[inline(always)]
-pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, io: &mut I) {
+    return_after(core, now, server, Use::Queries, io);
+}
+
+/// Gives a clean server back to its pool, after this use.
+#[inline(always)]
+fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, used: Use, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get_mut(ix);
     let proof = match end_use(slot, &mut server) {
@@ -85,8 +91,10 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<
         return messages::return_server(core, conn, io);
     }
     let pool = &mut slot.pool;
-    let answer =
-        if server.take_unused() { pool.release_unused(conn, proof, now) } else { pool.release(conn, proof, now) };
+    let answer = match used {
+        Use::Welcome => pool.release_unused(conn, proof, now),
+        Use::None | Use::Queries => pool.release(conn, proof, now),
+    };
     pass_on(core, now, server, answer, io);
     if core.pools.get(ix).needs_poll() || core.common.is_under_way(UnderWay::AWAITS_IDLE) {
         core.common.follow_up(FollowUp::PollPool(ix));
@@ -98,7 +106,7 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, mut server: Box<
 pub(crate) fn clean_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let slot = core.pools.get(server.pool);
     match release_action(cx!(core, now, io), slot, &mut server) {
-        ReleaseAction::Return => return_to_pool(core, now, server, io),
+        ReleaseAction::Return(used) => return_after(core, now, server, used, io),
         ReleaseAction::Close(why) => close::close_slot(core, now, server, why, io),
         ReleaseAction::Cleaning => core.conns.put_server(server),
     }
@@ -116,7 +124,7 @@ pub(crate) fn finish_transaction<I: Io>(
     io: &mut I,
 ) {
     let slot = core.pools.get(server.pool);
-    let status = link_status(slot, &server, client.as_deref(), core.common.config().server_fast_close);
+    let status = link_status(&core.common, slot, &server, client.as_deref());
     match (status, client.as_deref_mut()) {
         (LinkStatus::Free, client) => {
             client.into_iter().for_each(|client| unlink(cx!(core, now, io), slot, client));
@@ -166,12 +174,7 @@ pub(crate) enum LinkStatus {
 
 /// Whether a server is free of its client.
 #[inline]
-fn link_status(
-    slot: &PoolSlot,
-    server: &ServerSlot,
-    client: Option<&ClientSlot>,
-    server_fast_close: bool,
-) -> LinkStatus {
+fn link_status(common: &Common, slot: &PoolSlot, server: &ServerSlot, client: Option<&ClientSlot>) -> LinkStatus {
     let ServerState::Up(up, phase) = &server.state else { return LinkStatus::Held };
     if !matches!(phase, ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters) || !up.is_quiet()
     {
@@ -198,7 +201,7 @@ fn link_status(
         return LinkStatus::Resume;
     }
     let outdated = || server.marked_for_close || slot.pool.is_outdated(server.conn);
-    if session_mode && server_fast_close && !mid_message && outdated() {
+    if session_mode && !mid_message && common.config().server_fast_close && outdated() {
         return LinkStatus::Replaced;
     }
     if session_mode || mid_message || cancelled { LinkStatus::Held } else { LinkStatus::Free }
@@ -213,7 +216,7 @@ pub(crate) fn send_ready_unless_asked<I: Io>(
     io: &mut I,
 ) {
     let slot = core.pools.get(server.pool);
-    let status = link_status(slot, server, client.as_deref(), core.common.config().server_fast_close);
+    let status = link_status(&core.common, slot, server, client.as_deref());
     if status != LinkStatus::Ask
         && let Some(client) = client
     {
@@ -255,8 +258,8 @@ pub(crate) fn unlink<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut Cl
 
 /// What happens to a server that its client has released.
 pub(crate) enum ReleaseAction {
-    /// The server returns to the pool.
-    Return,
+    /// The server returns to the pool after this use.
+    Return(Use),
     /// The server is closed, for this reason.
     Close(&'static str),
     /// A query of Weir cleans the server.
@@ -267,7 +270,7 @@ pub(crate) enum ReleaseAction {
 #[inline(always)]
 fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> ReleaseAction {
     server.resume(Reason::OtherFull, cx.io);
-    let used = server.take_used();
+    let used = server.take_use();
     let (marked, conn) = (server.marked_for_close, server.conn);
     let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
     if marked {
@@ -276,18 +279,20 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     if up.is_unusable() {
         return ReleaseAction::Close(UNCLEAN);
     }
-    let dirty = up.dirty();
-    match cleaning(&slot.config, used, dirty) {
+    let (dirty, config) = (up.dirty(), &slot.config);
+    let always = used == Use::Queries && (config.mode == PoolMode::Session || config.reset_always);
+    let how = if dirty.is_empty() && !always { Cleaning::None } else { cleaning(config, always, dirty) };
+    match how {
         Cleaning::None => {
             up.clear_dirty();
             if !dirty.is_empty() && return_identity(cx, slot, server) {
                 return ReleaseAction::Cleaning;
             }
-            ReleaseAction::Return
+            ReleaseAction::Return(used)
         }
         Cleaning::Close => ReleaseAction::Close(UNCLEAN),
         // A server that is about to be closed need not be cleaned.
-        Cleaning::Query(..) if slot.pool.is_outdated(conn) => ReleaseAction::Return,
+        Cleaning::Query(..) if slot.pool.is_outdated(conn) => ReleaseAction::Return(used),
         Cleaning::Query(query, why) => {
             acquire::own_query(cx, slot, server, &query, ServerPhase::Resetting(why));
             ReleaseAction::Cleaning
@@ -342,21 +347,16 @@ enum Cleaning {
     Query(String, Reset),
 }
 
-/// The rule for a server that a client has used, or has left visible session state on (`dirty`):
+/// The rule for a server on which a client has left visible session state (`dirty`), or after whose use one of Weir's
+/// queries may have to run (`always`):
 ///
 /// - `on_dirty = close` closes it if state was left, and after each session of session mode, where command tags do not
 ///   show all state.
 /// - Otherwise `server_reset_query` runs after each session of session mode, and, with `server_reset_query_always`, at
 ///   each release in the other modes.
 /// - If that does not apply, or is empty, `on_dirty = reset` and `refuse` remove the state, and `keep` leaves it.
-#[inline]
-fn cleaning(pool: &weir_config::PoolConfig, used: bool, dirty: Dirty) -> Cleaning {
-    let session = pool.mode == PoolMode::Session;
-    let always = used && (session || pool.reset_always);
-    if dirty.is_empty() && !always {
-        return Cleaning::None;
-    }
-    let left = !dirty.is_empty() || (session && used);
+fn cleaning(pool: &weir_config::PoolConfig, always: bool, dirty: Dirty) -> Cleaning {
+    let left = !dirty.is_empty() || (always && pool.mode == PoolMode::Session);
     match pool.on_dirty() {
         OnDirty::Close if left => Cleaning::Close,
         _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),

@@ -135,12 +135,6 @@ impl Statements {
         }
     }
 
-    /// Whether statements are counted.
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.table.is_some()
-    }
-
     /// A session of this pool is fed: what counts its statements.
     #[inline]
     pub(crate) fn watch(&mut self, fed: &Fed<'_>) -> Option<&mut dyn StatementWatch> {

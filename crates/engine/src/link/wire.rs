@@ -9,7 +9,7 @@ use weir_session::Out;
 
 use crate::port::Io;
 
-/// Sends for one link. Dropping it sends what is pending.
+/// Sends for one link. Ranges are sent by [`Wire::finish`], if not before.
 pub(crate) struct Wire<'a, I: Io> {
     io: &'a mut I,
     client: ConnId,
@@ -34,7 +34,7 @@ impl<'a, I: Io> Wire<'a, I> {
 
     /// Sends what is pending. Returns how many bytes the client was sent.
     #[inline]
-    pub(crate) fn finish(&mut self) -> u64 {
+    pub(crate) fn finish(mut self) -> u64 {
         self.flush();
         self.to_client
     }
@@ -54,23 +54,11 @@ impl<'a, I: Io> Wire<'a, I> {
         let Range { start, end } = self.pending;
         if start != end {
             self.pending.start = end;
-            self.send_range(start..end);
+            match self.base {
+                Some(base) => self.io.forward(self.to, base + start..base + end),
+                None => self.io.send(self.to, &self.bytes[start..end]),
+            }
         }
-    }
-
-    #[inline(never)]
-    fn send_range(&mut self, range: Range<usize>) {
-        match self.base {
-            Some(base) => self.io.forward(self.to, base + range.start..base + range.end),
-            None => self.io.send(self.to, &self.bytes[range]),
-        }
-    }
-}
-
-impl<I: Io> Drop for Wire<'_, I> {
-    #[inline]
-    fn drop(&mut self) {
-        self.flush();
     }
 }
 

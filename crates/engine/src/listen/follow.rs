@@ -42,7 +42,7 @@ pub(crate) fn follow<I: Io>(
         return Followed::Shared;
     }
     let slot = core.pools.get_mut(server.pool);
-    if (!slot.listening.is_shared() || was_own || slot.removed) && before.is_empty() {
+    if (!slot.rules.shares_listen || was_own || slot.removed) && before.is_empty() {
         return Followed::Own;
     }
     let encoding = server.up().and_then(|(up, _)| core.sessions.params.get(up.params(), "client_encoding"));

@@ -15,8 +15,16 @@ use weir_session::listener::Listener;
 /// The listening of a pool's clients.
 #[derive(Default)]
 pub(crate) struct Listening {
-    shared: bool,
     table: Option<Box<Table>>,
+}
+
+/// Whether clients of a pool with this configuration share a server for their channels. Each worker's clients share one
+/// server, and one more must be there for queries: so there is none to share in a pool that is too small, or whose
+/// servers are limited together with others'.
+pub(crate) fn is_shared(config: &PoolConfig, workers: u16, is_limited: bool) -> bool {
+    let limits = &config.limits;
+    let has_room = !is_limited && (limits.size == 0 || limits.size > u32::from(workers));
+    limits.listen == ListenBy::Shared && has_room
 }
 
 /// See [`Listening`]; present while somebody listens.
@@ -55,20 +63,6 @@ struct Channel {
 }
 
 impl Listening {
-    /// Whether clients of the pool share a server for their channels.
-    #[inline]
-    pub(crate) fn is_shared(&self) -> bool {
-        self.shared
-    }
-
-    /// The pool has this configuration. Each worker's clients share one server, and one more must be there for queries:
-    /// so there is none to share in a pool that is too small, or whose servers are limited together with others'.
-    pub(crate) fn configured(&mut self, config: &PoolConfig, workers: u16, is_limited: bool) {
-        let limits = &config.limits;
-        let has_room = !is_limited && (limits.size == 0 || limits.size > u32::from(workers));
-        self.shared = limits.listen == ListenBy::Shared && has_room;
-    }
-
     pub(crate) fn table(&mut self) -> Option<&mut Table> {
         self.table.as_deref_mut()
     }

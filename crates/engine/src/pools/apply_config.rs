@@ -35,9 +35,8 @@ pub(crate) fn pools<I: Io>(core: &mut Core, now: Time, config: Arc<Config>, io: 
                 if listed.get(&slot.user) != all.auth.users.get(&slot.user) {
                     slot.secret_changed();
                 }
-                let recalls = adjust(slot, all, all.pool_of_user(&pool, &slot.user), now);
-                let is_limited = all.is_limited(&slot.name, &slot.user);
-                slot.listening.configured(&slot.config, core.common.workers(), is_limited);
+                let config = all.pool_of_user(&pool, &slot.user);
+                let recalls = adjust(slot, &core.common, config, now);
                 if recalls {
                     messages::recall(core, ix, io);
                 }

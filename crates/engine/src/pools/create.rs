@@ -14,7 +14,7 @@ use crate::common::FollowUp;
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
-use crate::pools::PoolSlot;
+use crate::pools::{PoolSlot, rules};
 use crate::workers::messages::Drain;
 use crate::workers::quota::servers::PoolQuota;
 
@@ -58,9 +58,8 @@ pub(crate) fn pool_of(
     let mut pool = Pool::new(lending.settings(core.common.config(), config), core.common.random_number(), now);
     pool.set_elsewhere(core.upgrade.held.of(&key));
     let accepted = core.sessions.interner.pool(name, user, config.limits.pool_share());
-    let mut slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
-    let is_limited = core.common.config().is_limited(name, user);
-    slot.listening.configured(config, core.common.workers(), is_limited);
+    let config = (config.clone(), rules(&core.common, (name, user), config));
+    let slot = PoolSlot::new(key, config, pool, accepted, PoolQuota::new(limited), lending, now);
     let ix = core.pools.insert(slot);
     apply_pause(core, now, ix);
     ix

@@ -26,9 +26,10 @@ use crate::admin::pool_counts::PoolCounts;
 use crate::cancel::state::PoolCancels;
 use crate::client_login::reported::Welcome;
 use crate::client_login::welcome::LastWelcome;
+use crate::common::Common;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
-use crate::listen::state::Listening;
+use crate::listen::state::{Listening, is_shared};
 use crate::pools::error_rate::ErrorRate;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
@@ -221,8 +222,14 @@ fn settings(pool: &weir_config::PoolConfig, query_wait_timeout: Span) -> Setting
     }
 }
 
+/// What a configured pool allows its clients.
+pub(crate) fn rules(common: &Common, (name, user): (&str, &str), config: &weir_config::PoolConfig) -> PoolRules {
+    let is_limited = common.config().is_limited(name, user);
+    pool_rules(config, is_shared(config, common.workers(), is_limited))
+}
+
 /// Applies a pool's new configuration; returns whether lent servers may have to be closed.
-pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config::PoolConfig>, now: Time) -> bool {
+pub(crate) fn adjust(slot: &mut PoolSlot, common: &Common, config: Arc<weir_config::PoolConfig>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
         || old.database != config.database
@@ -237,7 +244,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
         settings.most(settings.reserve_size)
     };
     let fewer = most(&config) < most(old);
-    let settings = slot.lending.settings(all, &config);
+    let settings = slot.lending.settings(common.config(), &config);
     if slot.pool.settings() != &settings {
         slot.pool.resize(settings, now);
     }
@@ -250,7 +257,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, all: &Config, config: Arc<weir_config:
     // Other parameters may be ignored now.
     slot.last_welcome = None;
     slot.accepted.set_limit(config.limits.pool_share());
-    slot.rules = pool_rules(&config);
+    slot.rules = rules(common, (&slot.name, &slot.user), &config);
     slot.config = config;
     fewer || elsewhere
 }
@@ -272,7 +279,7 @@ impl PoolSlot {
     /// A new pool.
     pub(crate) fn new(
         (name, user): (Arc<str>, Arc<str>),
-        config: Arc<weir_config::PoolConfig>,
+        (config, rules): (Arc<weir_config::PoolConfig>, PoolRules),
         pool: Pool<Clean>,
         accepted: PoolStatements,
         quota: PoolQuota,
@@ -282,8 +289,8 @@ impl PoolSlot {
         PoolSlot {
             name,
             user,
-            rules: pool_rules(&config),
             config,
+            rules,
             pool,
             armed: Time::NEVER,
             is_plain: false,

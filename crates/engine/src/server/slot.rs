@@ -50,18 +50,28 @@ pub(crate) struct ServerRow {
     pub(crate) cancels: u32,
     /// The server's last error, if that was fatal.
     pub(crate) fatal_error: Option<Refusal>,
-    /// The server had a client since its last reset.
-    pub(crate) used: bool,
+    /// What the server was used for since its last release.
+    pub(crate) used: Use,
     /// Close the server at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
-    /// The server's client has only received the reported parameters: that does not count as a use.
-    pub(crate) unused: bool,
     /// The server is for one client only.
     pub(crate) dedicated: Option<Box<Dedicated>>,
     /// When the server was granted, if servers are limited.
     pub(crate) granted_at: Time,
     /// Why the server's client keeps it between transactions; none: it does not.
     pub(crate) pinned: Option<Box<Pinned>>,
+}
+
+/// What a server was used for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Use {
+    /// Nothing.
+    #[default]
+    None,
+    /// A client has only received the reported parameters: for the server's age, that is no use.
+    Welcome,
+    /// A client has sent queries.
+    Queries,
 }
 
 /// Whom a server of one client is for.
@@ -148,10 +158,9 @@ impl ServerSlot {
             armed: Time::NEVER,
             cancels: 0,
             fatal_error: None,
-            used: false,
+            used: Use::None,
             marked_for_close: false,
             dedicated: None,
-            unused: false,
             granted_at: now,
             pinned: None,
         };
@@ -248,25 +257,20 @@ impl ServerSlot {
     #[inline]
     pub(crate) fn serves(&mut self, client: ConnId, now: Time) {
         self.row.link = Some(client);
-        self.row.used = true;
+        self.row.used = Use::Queries;
         self.row.clock.linked(now);
     }
 
-    /// Whether a client has sent queries to this server since the last call.
+    /// The server has this client, which only receives the reported parameters.
+    pub(crate) fn welcomes(&mut self, client: ConnId) {
+        self.row.link = Some(client);
+        self.row.used = Use::Welcome;
+    }
+
+    /// What the server was used for since the last call.
     #[inline]
-    pub(crate) fn take_used(&mut self) -> bool {
+    pub(crate) fn take_use(&mut self) -> Use {
         std::mem::take(&mut self.row.used)
-    }
-
-    /// The server's client only receives the reported parameters.
-    pub(crate) fn is_not_in_use(&mut self) {
-        self.row.unused = true;
-    }
-
-    /// Whether the server's client has only received the reported parameters, since the last call.
-    #[inline]
-    pub(crate) fn take_unused(&mut self) -> bool {
-        std::mem::take(&mut self.row.unused)
     }
 
     /// The server is closed at its release, if `close`.

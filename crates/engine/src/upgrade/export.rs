@@ -132,7 +132,7 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
         secret,
         issued,
         session,
-        waits_with: waits.then(|| client.take_waiting()),
+        waits_with: waits.then(|| std::mem::take(client.waiting_mut())),
     };
     clients::client_leaves(core, &client);
     if waits {

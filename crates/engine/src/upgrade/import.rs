@@ -17,7 +17,7 @@ use crate::common::{FollowUp, UnderWay};
 use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
-use crate::link::{acquire, leave, query, release};
+use crate::link::{acquire, leave, release};
 use crate::listen::clients;
 use crate::log::log;
 use crate::pause::hold;
@@ -119,7 +119,7 @@ fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: Co
 
 fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: ConnId, io: &mut I) {
     let secret = CancelSecret::of_parts((moved.secret, moved.issued), moved.pid);
-    let mut client = Box::new(ClientSlot::new(conn, moved.id, moved.addr, ClientPhase::Gone, now, [0; 16]));
+    let mut client = Box::new(ClientSlot::new(conn, moved.id, moved.addr, ClientPhase::Gone, now));
     *client.cancel_mut() = secret;
     client.named(moved.user.into());
     client.connected(Time::from_micros(moved.connected_at));
@@ -144,7 +144,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
             // The other process's turn may have begun later than this one.
             let since = client.request_at.min(now);
             if let Some(bytes) = &moved.waits_with {
-                query::keep(core, &mut client, bytes);
+                core.sessions.keep(client.waiting_mut(), bytes);
                 client.pause(Reason::Waits, io);
             }
             table::insert(core, client);
