@@ -148,7 +148,7 @@ fn a_parameter_that_only_the_server_knows_follows_a_client_that_may_have_set_it(
     ] {
         let defaults = [("scram_iterations", "4096"), ("is_superuser", "off")];
         let mut link = reporting(&defaults);
-        link.state.warn = true;
+        link.rules.state.warn = true;
         link.ask(&[query(text)]);
         let answer = [complete(tag), parameter("scram_iterations", "5000"), parameter("is_superuser", "on"), ready()];
         assert_eq!(link.tell(&answer), answer.concat(), "without a warning");

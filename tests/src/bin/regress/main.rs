@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("intervalstyle", "postgres_verbose"),
 ];
 
-const DIFFERENCES: &str = include_str!("../../regress/differences.txt");
+const DIFFERENCES: &str = include_str!("../../../regress/differences.txt");
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
