@@ -4,7 +4,6 @@
 //! how errors are counted (the engine does).
 
 use crate::client_names::ClientNames;
-use crate::health::LoginFailure;
 use crate::pool_counters::SqlState;
 
 /// The errors of a pool's queries over the last seconds, where so many fail that the pool is *failing*.
@@ -40,15 +39,18 @@ impl FailingQueries {
         self.by.add(&other.by);
     }
 
-    /// The errors as the error of a pool.
-    pub(crate) fn failure(&self) -> LoginFailure {
-        let sqlstate = String::from_utf8_lossy(&self.sqlstate);
-        let name = condition(&sqlstate).map(|name| format!(": {name}")).unwrap_or_default();
+    /// The most frequent SQLSTATE as text.
+    pub(crate) fn code(&self) -> String {
+        String::from_utf8_lossy(&self.sqlstate).into_owned()
+    }
+
+    /// What fails, in a sentence.
+    pub(crate) fn message(&self) -> String {
+        let name = condition(&self.code()).map(|name| format!(": {name}")).unwrap_or_default();
         let who = self.by.most(1).into_iter().find(|it| !it.application_name.is_empty());
         let who = who.map(|it| format!(", of application {:?}", it.application_name)).unwrap_or_default();
         let (errors, queries) = (self.errors, self.queries.max(self.errors));
-        let message = format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}");
-        LoginFailure::new(self.since, self.last, &sqlstate, &message)
+        format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}")
     }
 }
 
@@ -142,12 +144,10 @@ mod tests {
         let mut by = ClientNames::default();
         by.count("ann", "orders", 3);
         let failing = FailingQueries { since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
-        let failure = failing.failure();
         assert_eq!(
-            failure.message,
+            failing.message(),
             "9 of 12 queries in the last seconds ended in an error: disk full, of application \"orders\""
         );
-        assert_eq!((failure.since, failure.sqlstate.as_str()), (1, "53100"));
         assert!(advice("53100").is_some_and(|advice| advice.contains("disks")));
     }
 }

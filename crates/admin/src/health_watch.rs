@@ -14,7 +14,7 @@ use crate::client_names::ClientNames;
 use crate::clock::timestamp;
 use crate::failing::FailingQueries;
 use crate::finding::Finding;
-use crate::health::{Health, PoolHealth, Symptoms, UnresponsiveHost};
+use crate::health::{Health, LoginFailure, PoolHealth, Symptoms, UnresponsiveHost};
 use crate::health_rule::LONG_WAIT;
 use crate::records::{PoolRecord, Report, ServiceState};
 
@@ -148,7 +148,7 @@ impl Seen {
         let error = match state {
             Health::NotAnswering => symptoms.unresponsive.clone(),
             Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
-            Health::Failing => symptoms.failing.as_ref().map(FailingQueries::failure),
+            Health::Failing => symptoms.failing.as_ref().map(failure),
             _ => None,
         };
         let finding = matches!(state, Health::Saturated | Health::Stalled | Health::Blocked);
@@ -242,6 +242,11 @@ fn applies(finding: &Finding, pool: &PoolRecord, now: u64) -> Option<Finding> {
     (felt && lasts && finding.is_fresh(now)).then(|| finding.clone())
 }
 
+/// The errors of a pool's queries as the error of the pool.
+fn failure(of: &FailingQueries) -> LoginFailure {
+    LoginFailure::new(of.since, of.last, &of.code(), &of.message())
+}
+
 /// When a state that is seen now began, as far as the figures show.
 fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
     match state {
@@ -268,7 +273,6 @@ mod tests {
 
     use super::*;
     use crate::finding::LockWait;
-    use crate::health::LoginFailure;
 
     fn report(change: impl FnOnce(&mut PoolRecord)) -> Report {
         let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);

@@ -15,6 +15,8 @@ const SETTLED: Span = Span::from_secs(1);
 /// From so many errors in two windows on a pool can be failing: errors of a server in trouble, and others.
 const LEAST_GRAVE: u32 = 3;
 const LEAST: u32 = 20;
+/// From so many queries on the share of errors before is known.
+const LEAST_BEFORE: u64 = 100;
 /// The shares of queries, as one of so many: of errors of a server in trouble, of all errors, and of the errors before.
 const GRAVE_SHARE: u64 = 10;
 const SHARE: u64 = 2;
@@ -142,7 +144,7 @@ impl Windows {
         let is_share = |part: u64, of: u64, whole: u64| part * of >= whole;
         let in_trouble = grave >= LEAST_GRAVE && is_share(grave.into(), GRAVE_SHARE, queries);
         let (errors_before, queries_before) = self.earlier;
-        let sudden = queries_before == 0 || !is_share(errors_before, SHARE_BEFORE, queries_before);
+        let sudden = queries_before < LEAST_BEFORE || !is_share(errors_before, SHARE_BEFORE, queries_before);
         let most_fail = errors >= LEAST && is_share(errors.into(), SHARE, queries) && sudden;
         (in_trouble || most_fail) && now >= self.oldest().since + SETTLED
     }
