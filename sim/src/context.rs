@@ -51,6 +51,8 @@ pub(crate) struct Rules {
     pub(crate) mode: PoolMode,
     /// What the pooler does with state left behind.
     pub(crate) on_dirty: OnDirty,
+    /// Whether clients listen as in a session, or are warned that they do not.
+    pub(crate) listens: bool,
     /// Whether there are faults: then a connection may break at any time, and clients may be refused.
     pub(crate) faulty: bool,
     /// How long a client may wait for an answer beyond what its statements take.
@@ -66,6 +68,7 @@ impl Default for Rules {
             pooled: false,
             mode: PoolMode::Session,
             on_dirty: OnDirty::Keep,
+            listens: false,
             faulty: false,
             answer_timeout: Span::from_secs(3_000),
             max_clients: usize::MAX,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
-use weir_config::{Balance, Config, Limits, Method, PoolConfig, Spread, SslMode, Users};
+use weir_config::{Balance, Config, Limits, ListenBy, Method, PoolConfig, Spread, SslMode, Users};
 
 use crate::client::Kind;
 use crate::context::Rules;
@@ -77,6 +77,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         pooled: true,
         mode,
         on_dirty,
+        listens: config.pools.values().all(|pool| pool.shares_listening()),
         faulty,
         answer_timeout: if faulty {
             Span::from_micros(config.limits.query_wait_timeout.micros() + FAULT_ALLOWANCE)
@@ -187,6 +188,7 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         max_prepared_statements: *rng.pick(&[1, 2, 5, 200]),
         max_pinned: 0,
         pin_refuse: weir_base::StateKinds::NONE,
+        listen: *rng.pick(&[ListenBy::Auto, ListenBy::Auto, ListenBy::Shared]),
         server_lifetime: seconds(rng, 1_000, 600_000),
         server_idle_timeout: seconds(rng, 1_000, 600_000),
         server_check_delay: seconds(rng, 1, 30_000),

@@ -50,6 +50,7 @@ mod holding;
 mod hosts;
 mod limits_servers;
 mod listening;
+mod listening_gaps;
 mod login;
 mod malformed;
 mod memory;

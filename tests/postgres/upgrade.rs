@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::listening_gaps::{Listener, all_hear, sharing, while_numbers_are_sent};
 use weir_pgclient::Connection;
 use weir_pglocal::{Signal, send_signal};
 use weir_pgwire::put_front;
@@ -73,6 +74,22 @@ impl Replaced {
         let mut folders = of_weir(std::env::temp_dir()).chain(of_weir("/run".into()));
         let found = folders.find_map(|folder| Some(folder.join(&port)).filter(|path| path.exists()));
         found.expect("the folder of the server's user")
+    }
+}
+
+#[test]
+fn clients_that_listen_hear_what_is_sent_after_an_upgrade_and_are_warned_of_the_gap() {
+    for mode in [Mode::Auto, Mode::Transaction] {
+        let mut weir = Replaced::new(sharing(mode));
+        let mut listeners: Vec<Listener> = (0..4).map(|_| Listener::new(weir.site.connect())).collect();
+        while_numbers_are_sent(weir.site.superuser(), |sent| {
+            for round in 1..3 {
+                all_hear(&mut listeners, sent);
+                weir.upgrade_all();
+                all_hear(&mut listeners, sent);
+                assert!(listeners.iter().all(|listener| listener.warnings >= round), "after upgrade {round}");
+            }
+        });
     }
 }
 

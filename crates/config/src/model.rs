@@ -659,13 +659,15 @@ pub enum SessionAttrs {
     PreferStandby,
 }
 
-/// By which connection clients of a pool in `mode = "auto"` listen.
+/// By which connection clients of a pool listen. In the modes session and statement each uses its own server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ListenBy {
-    /// By one that all of them share.
+    /// In mode auto by one that all of them share, otherwise each by its own server.
     #[default]
+    Auto,
+    /// By one that all of them share.
     Shared,
-    /// By a server that the client keeps.
+    /// Each by its own server: in mode auto the client keeps it, in mode transaction it loses its channels with it.
     Own,
 }
 
@@ -807,7 +809,7 @@ words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
 words!(OnServerDown: Wait = "wait", Refuse = "refuse");
-words!(ListenBy: Shared = "shared", Own = "own");
+words!(ListenBy: Auto = "auto", Shared = "shared", Own = "own");
 words!(UntrackedParameters: Refuse = "refuse", Ignore = "ignore", Set = "set");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
@@ -826,6 +828,15 @@ impl PoolConfig {
     #[inline]
     pub fn on_dirty(&self) -> OnDirty {
         if self.mode == PoolMode::Auto && self.on_dirty == OnDirty::Keep { OnDirty::Reset } else { self.on_dirty }
+    }
+
+    /// Whether the pool's clients listen through one of its servers, as far as it has one to share.
+    pub fn shares_listening(&self) -> bool {
+        match self.mode {
+            PoolMode::Auto => self.limits.listen != ListenBy::Own,
+            PoolMode::Transaction => self.limits.listen == ListenBy::Shared,
+            PoolMode::Session | PoolMode::Statement => false,
+        }
     }
 
     /// All servers, as `host:port` separated by commas.

@@ -49,10 +49,12 @@ impl Engine {
         if let Some(bytes) = frozen {
             // Releases the client's charge before the client is charged again.
             slot.enter(ClientPhase::Gone);
-            let pool = &self.core.pools.get(slot.pool).accepted;
-            let thawed =
-                weir_session::frozen::thaw(&bytes, &self.core.sessions.params, &mut self.core.sessions.interner, pool);
-            slot.enter(ClientPhase::Ready(thawed.expect("what was frozen here thaws here")));
+            let pool = self.core.pools.get(slot.pool);
+            let (table, interner) = (&self.core.sessions.params, &mut self.core.sessions.interner);
+            let thawed = weir_session::frozen::thaw(&bytes, table, interner, &pool.accepted);
+            let mut session = thawed.expect("what was frozen here thaws here");
+            session.share_channels(pool.rules.shares_listen);
+            slot.enter(ClientPhase::Ready(session));
         }
         self.core.conns.put_client(slot);
         done

@@ -1,7 +1,7 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
 use weir_base::{PoolMode, Spares};
-use weir_config::{Config, FileFormat, ListenBy};
+use weir_config::{Config, FileFormat};
 use weir_pgwire::Dirty;
 use weir_session::{
     Client, Context, Interner, MessagePolicy, ParamTable, PoolRules, PoolStatements, SimpleQueries, SpareTexts,
@@ -121,19 +121,18 @@ pub(crate) fn pool_rules(pool: &weir_config::PoolConfig, shares_listen: bool) ->
         max_prepared: limits.max_prepared_statements as usize,
         client_statements: limits.client_statements as usize,
         client_memory: limits.client_share(),
-        state: state_policy(pool),
+        state: state_policy(pool, shares_listen),
         shares_listen,
     }
 }
 
 /// What is done about session state. In the other modes no client keeps a server for it.
-fn state_policy(pool: &weir_config::PoolConfig) -> StatePolicy {
+fn state_policy(pool: &weir_config::PoolConfig, shares_listen: bool) -> StatePolicy {
     let pins = pool.mode == PoolMode::Auto;
-    let kinds = Dirty::from_bits(pool.limits.pin_refuse.bits());
-    // Who listens by a shared connection keeps no server for it.
-    let kinds = if pool.limits.listen == ListenBy::Shared { kinds.without(Dirty::LISTEN) } else { kinds };
-    let refuse_pins = if pins { kinds } else { Dirty::NONE };
-    StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins }
+    let refuse_pins = if pins { Dirty::from_bits(pool.limits.pin_refuse.bits()) } else { Dirty::NONE };
+    // In mode auto a client keeps its server where the pool has none to share.
+    let follows = if shares_listen || (pins && pool.shares_listening()) { Dirty::LISTEN } else { Dirty::NONE };
+    StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins, follows }
 }
 
 /// What is done with prepared statements of clients when Weir's own are turned off; with a `pgbouncer.ini` as in

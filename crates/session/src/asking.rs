@@ -1,7 +1,9 @@
-//! When a server is asked what its client has left there (`mode = "auto"`), and what follows from the answer.
+//! When a server is asked what its client has left there, and what follows from the answer: in mode auto of all kinds, in
+//! mode transaction of the channels on which the client listens, if the pool shares a connection for them.
 
 use std::sync::Arc;
 
+use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
@@ -10,6 +12,7 @@ use crate::out::Out;
 use crate::params::ParamTable;
 use crate::resets::StartValues;
 use crate::server::Server;
+use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
 
@@ -33,17 +36,17 @@ impl Left {
 }
 
 impl Server {
-    /// Whether the client may have left something on the server since that was last asked.
+    /// Whether the client may have left something of these kinds on the server since that was last asked.
     #[inline]
-    pub fn must_ask(&self) -> bool {
-        (!self.state.unknown().is_empty() || !self.due.is_none() || self.own_notified)
+    pub fn must_ask(&self, kinds: Dirty) -> bool {
+        (self.state.unknown().has_any(kinds) || !self.due.is_none() || self.own_notified)
             && self.asked_at != Some(self.pending.progress())
     }
 
-    /// Whether the server's client may keep it for what it has left.
+    /// Whether there may be something of these kinds for which the server's client keeps it, or that is to be asked for.
     #[inline]
-    pub fn may_keep_client(&self) -> bool {
-        !(self.state.keeping().is_empty() && self.due.is_none() && !self.own_notified)
+    pub fn may_keep_client(&self, kinds: Dirty) -> bool {
+        self.state.keeping().has_any(kinds) || !self.due.is_none() || self.own_notified
     }
 
     /// Sends the client the ReadyForQuery that it was not sent when it came, and notifications before it. `own_pid`:
@@ -70,8 +73,8 @@ impl Server {
         self.state.share(Dirty::LISTEN);
     }
 
-    /// Asks the server what its client has left.
-    pub fn ask_left(&mut self, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    /// Asks the server what its client has left of these kinds.
+    pub fn ask_left(&mut self, kinds: Dirty, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
         self.suspects.keep_only(self.use_began());
         let expected = self.state.dirty();
         let mut custom = None;
@@ -79,7 +82,7 @@ impl Server {
             self.state.leave(Dirty::ALL);
             custom = texts.custom.query();
         }
-        let query = left_state::query(self.state.dirty(), custom);
+        let query = left_state::query(self.state.dirty().common(kinds), custom);
         self.own_query(&query, scratch, out);
         self.found = Some(Box::new(Found::new(expected)));
         self.asked_at = Some(self.pending.progress());
@@ -96,6 +99,9 @@ impl Server {
         answered: bool,
         may_be_untracked: bool,
     ) -> Left {
+        if client.as_ref().is_some_and(|client| client.mode != PoolMode::Auto) {
+            return self.channels_are_known(answered);
+        }
         let unasked = self.due.is_unasked();
         let due = self.due.take();
         self.ready_withheld &= client.is_some();
@@ -141,5 +147,27 @@ impl Server {
         let late = if unasked { new.without(found.expected.union(Dirty::CUSTOM)) } else { Dirty::NONE };
         let channels = asked.contains(Dirty::LISTEN).then_some(found.channels);
         Left { kept: there, channels, late, suspects }
+    }
+
+    /// The server was asked for channels only, and its client keeps it for nothing. What is not known of them is lost with
+    /// the server.
+    fn channels_are_known(&mut self, answered: bool) -> Left {
+        let found = self.found.take().filter(|found| answered && !found.incomplete);
+        let channels = found.map(|found| found.channels);
+        if channels.as_ref().is_some_and(Vec::is_empty) {
+            self.state.no_channels();
+        }
+        // What else is there is removed once the server is released.
+        let kept = self.state.dirty().common(Dirty::ALL.without(Dirty::LISTEN.union(Dirty::SETTINGS)));
+        Left { kept, channels, late: Dirty::NONE, suspects: Suspects::default() }
+    }
+
+    /// The client can't listen through the connection that its pool shares: what it listens on is lost with the server.
+    pub fn warn_of_lost_channels(&self, client: &mut Client, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        scratch.clear();
+        state_messages::warn(Dirty::LISTEN, &mut client.warned, scratch);
+        if !scratch.is_empty() {
+            out.client(scratch);
+        }
     }
 }

@@ -27,6 +27,8 @@ pub struct Client {
     /// those of others.
     pub id: u64,
     pub(crate) mode: PoolMode,
+    /// The kinds of state of which its server is asked behind each transaction that may have left some.
+    pub(crate) asks: Dirty,
     pub(crate) params: Arc<Params>,
     /// What the client's session began with.
     pub(crate) start: StartValues,
@@ -146,6 +148,7 @@ impl Client {
         Client {
             id,
             mode,
+            asks: if mode == PoolMode::Auto { Dirty::ALL } else { Dirty::NONE },
             params,
             start: StartValues::new(asked),
             stream: FrameReader::default(),
@@ -161,6 +164,20 @@ impl Client {
             channels: None,
             waits_for_segments: false,
         }
+    }
+
+    /// The client listens through a connection that it shares with others of its pool, if that has one. Where it keeps
+    /// its server for what it has left, that is known.
+    pub fn share_channels(&mut self, shared: bool) {
+        if self.mode == PoolMode::Transaction {
+            self.asks = if shared { Dirty::LISTEN } else { Dirty::NONE };
+        }
+    }
+
+    /// The kinds of state of which its server is asked behind each transaction that may have left some.
+    #[inline]
+    pub fn asks(&self) -> Dirty {
+        self.asks
     }
 
     /// The channels on which the client listens through the shared connection of its pool.

@@ -102,6 +102,8 @@ pub struct StatePolicy {
     pub on_dirty: OnDirty,
     /// The kinds for which a client may not keep its server: it gets an ERROR instead (`pin_refuse`).
     pub refuse_pins: Dirty,
+    /// The kinds that follow a client: no statement is refused because of them.
+    pub follows: Dirty,
 }
 
 /// How many messages about statements a feeding passed on.
@@ -144,7 +146,8 @@ impl StatePolicy {
     /// client: whether it does is known afterwards.
     #[inline]
     pub(crate) fn refused(self) -> Dirty {
-        if self.on_dirty == OnDirty::Refuse { Dirty::ALL } else { self.refuse_pins.without(Dirty::SETTINGS) }
+        let all = if self.on_dirty == OnDirty::Refuse { Dirty::ALL } else { self.refuse_pins.without(Dirty::SETTINGS) };
+        all.without(self.follows)
     }
 }
 

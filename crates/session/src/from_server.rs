@@ -233,7 +233,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let Some(client) = self.client.as_deref_mut() else { return self.pass(Disposition::Discard, view, head) };
         let by_shared = client.channels.is_some()
             || (self.ctx.rules.shares_listen
-                && client.mode == PoolMode::Auto
+                && client.asks.contains(Dirty::LISTEN)
                 && !self.server.keeps().contains(Dirty::LISTEN));
         match client.channels.as_deref_mut() {
             Some(channels) if own => {
@@ -442,15 +442,16 @@ impl<O: Out> MessageParser<'_, '_, O> {
                 self.ctx.statements.custom.forget();
             }
         }
-        let resets = matches!(tag, b"RESET" | b"DISCARD ALL");
-        if resets && self.client.as_ref().is_some_and(|client| client.mode == PoolMode::Auto) {
-            // What the client had set does not follow it any more.
-            state.leave(Dirty::SETTINGS);
-            if tag == b"DISCARD ALL" && self.client.as_ref().is_some_and(|client| client.channels.is_some()) {
+        let all = tag == b"DISCARD ALL";
+        if let Some(client) = self.client.as_deref() {
+            if (all || tag == b"RESET") && client.mode == PoolMode::Auto {
+                // What the client had set does not follow it any more.
+                state.leave(Dirty::SETTINGS);
+            }
+            if all && client.channels.is_some() {
                 state.leave(Dirty::LISTEN);
             }
         }
-        let all = tag == b"DISCARD ALL";
         if all {
             self.ctx.params.after_reset(&mut self.server.params);
         }
@@ -506,7 +507,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if status == TxStatus::Idle {
             self.outcome.transactions += 1;
             self.transaction_ended();
-            if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Auto) && self.withholds_ready() {
+            if self.client.as_ref().is_some_and(|c| !c.asks.is_empty()) && self.withholds_ready() {
                 return Ok(Disposition::Discard);
             }
         } else if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement) {
@@ -557,9 +558,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// Whether the client is sent this ReadyForQuery only when the server has said what the client has left.
     #[cold]
     fn withholds_ready(&mut self) -> bool {
+        let asks = self.client.as_ref().map_or(Dirty::NONE, |client| client.asks);
         let channels = self.client.as_deref_mut().and_then(|client| client.channels.as_deref_mut());
         self.server.own_notified &= channels.as_ref().is_some_and(|channels| channels.awaits_own());
-        let withheld = self.server.must_ask() && self.server.pending.is_clean();
+        let withheld = self.server.must_ask(asks) && self.server.pending.is_clean();
         if withheld {
             self.server.ready_withheld = true;
             self.outcome.unusual().ready_withheld = true;
@@ -575,6 +577,11 @@ impl<O: Out> MessageParser<'_, '_, O> {
     #[cold]
     fn lose(&mut self, lost: Dirty) {
         let Some(client) = self.client.as_deref_mut().filter(|c| !c.mode.keeps_state()) else { return };
+        // What the server is asked for may follow the client.
+        let lost = lost.without(client.asks);
+        if lost.is_empty() {
+            return;
+        }
         self.outcome.unusual().lost.insert(lost);
         if self.ctx.rules.state.warn {
             self.ctx.scratch.clear();
@@ -629,18 +636,19 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if name == IN_HOT_STANDBY {
             self.outcome.unusual().reported.push((name.to_owned(), value.to_owned()));
         }
-        let left = self.server.state.dirty();
+        let state = &mut self.server.state;
         let Some(place) = place else {
-            if reported == Reported::Unlisted && left.contains(Dirty::SETTINGS) {
-                let asked = client.start.asked.clone();
-                ParamTable::follow_unlisted(&mut client.params, &asked, &mut self.server.params, name, value);
+            if reported == Reported::Unlisted {
+                let (asked, by_client) = (client.start.asked.clone(), state.may_have_set());
+                let of_client = (&mut client.params, &*asked, by_client);
+                ParamTable::follow_unlisted(of_client, &mut self.server.params, name, value);
             }
             return Disposition::Forward;
         };
         if ParamTable::is_identity(name) {
-            self.server.state.leave(Dirty::SETTINGS);
+            state.leave(Dirty::SETTINGS);
         }
-        let by_client = !self.ctx.params.is_of_server(place) || left.contains(Dirty::READ_ONLY);
+        let by_client = !self.ctx.params.is_of_server(place) || state.may_have_set_read_only();
         let is_reset = self.server.resets.has(place)
             && self.ctx.returns_to_start_values()
             && self.server.base.at(place) == Some(value);

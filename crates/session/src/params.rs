@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::spelling;
-use crate::unlisted::Unlisted;
+use crate::unlisted::{self, Unlisted};
 pub use crate::untracked::BadParam;
 use crate::untracked::Untracked;
 
@@ -320,16 +320,18 @@ impl ParamTable {
         }
     }
 
-    /// A client has changed a parameter that is not listed, as its server reports: it has this value from now on, or, if
-    /// that is the server's default, what it `asked` for at its login.
+    /// The server of a client reports a parameter that is not listed. If that is the client's doing, it has this value from
+    /// now on; with the server's default, what it `asked` for at its login.
     pub(crate) fn follow_unlisted(
-        client: &mut Arc<Params>,
-        asked: &Params,
+        (client, asked, by_client): (&mut Arc<Params>, &Params, bool),
         server: &mut Arc<Params>,
         name: &str,
         value: &str,
     ) {
         let set = server.unlisted.default_of(name).filter(|default| *default != value).map(|_| value);
+        if set.is_some_and(|value| !by_client || !unlisted::fits(value)) {
+            return;
+        }
         let wanted = set.or_else(|| asked.untracked.get(&name.to_ascii_lowercase()));
         Arc::make_mut(server).untracked.put(name, set);
         Arc::make_mut(client).untracked.put(name, wanted);
@@ -716,12 +718,16 @@ mod tests {
         let (mut client, asked) = (Arc::new(client), t.unknown());
         assert_eq!(t.report(&mut one, "server_version", "19"), Reported::Untracked);
         assert_eq!(t.report(&mut one, "scram_iterations", "5000"), Reported::Unlisted);
-        ParamTable::follow_unlisted(&mut client, &asked, &mut one, "scram_iterations", "5000");
+        ParamTable::follow_unlisted((&mut client, &asked, false), &mut one, "scram_iterations", "5000");
+        assert!(!agree(&t, &client, &mut one, &mut String::new()), "it is the server's doing");
+        ParamTable::follow_unlisted((&mut client, &asked, true), &mut one, "scram_iterations", &"5".repeat(5000));
+        assert!(!client.has_untracked(), "it is too long");
+        ParamTable::follow_unlisted((&mut client, &asked, true), &mut one, "scram_iterations", "5000");
         let (mut query, mut two) = (String::new(), server(&t, &reports));
         assert!(!agree(&t, &client, &mut one, &mut query));
         assert!(agree(&t, &client, &mut two, &mut query));
         assert_eq!(query, "SELECT pg_catalog.set_config('scram_iterations','5000',false)");
-        ParamTable::follow_unlisted(&mut client, &asked, &mut two, "scram_iterations", "4096");
+        ParamTable::follow_unlisted((&mut client, &asked, false), &mut two, "scram_iterations", "4096");
         assert!(agree(&t, &client, &mut one, &mut query));
         assert_eq!(query, "RESET \"scram_iterations\"");
         assert!(client.reports_all(0, &["scram_iterations".into()]) && !client.reports_all(0, &["work_mem".into()]));

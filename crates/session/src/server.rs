@@ -275,7 +275,7 @@ impl Server {
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
         self.own_notified = false;
-        self.statements.end_use(self.state.take_plans_changed());
+        self.statements.end_use(self.state.end_use());
     }
 
     /// Whether the client has a transaction block open in which nothing was done yet: the only request of its use was a
@@ -377,8 +377,21 @@ impl Server {
         }
     }
 
+    /// Whether the only state on the server is what Weir has made for its client there.
+    pub fn is_dirty_by_weir(&self) -> bool {
+        !self.state.shared().is_empty() && self.dirty() == self.state.shared()
+    }
+
+    /// The query after which the server may be used by others although the state that its client has left stays there:
+    /// it acts as its own user, and listens on nothing for a client that has another connection for that.
+    pub fn leave_query(&self, table: &ParamTable) -> Option<String> {
+        let unlisten = self.state.shared().contains(Dirty::LISTEN).then_some("UNLISTEN *");
+        let commands: Vec<&str> = self.own_identity(table).into_iter().chain(unlisten).collect();
+        (!commands.is_empty()).then(|| commands.join(";"))
+    }
+
     /// The command by which the server acts as its own user again, if its client has made it act as another one.
-    pub fn own_identity(&self, table: &ParamTable) -> Option<&'static str> {
+    pub(crate) fn own_identity(&self, table: &ParamTable) -> Option<&'static str> {
         table.own_identity(&self.params, &self.base)
     }
 

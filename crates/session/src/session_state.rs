@@ -25,6 +25,8 @@ pub(crate) struct SessionState {
     temporary: bool,
     /// A setting was changed on which plans depend, if only for a transaction.
     plans_changed: bool,
+    /// A text was executed that may have set `default_transaction_read_only`, if only for a transaction.
+    read_only_set: bool,
     /// What the text in the unnamed statement does.
     unnamed: Effects,
     /// What the text bound to the unnamed portal does.
@@ -83,6 +85,17 @@ impl SessionState {
         self.known.insert(kinds);
         self.shared.insert(kinds);
         self.kept = self.kept.without(kinds);
+    }
+
+    /// The server listens on no channel, as it has said.
+    pub(crate) fn no_channels(&mut self) {
+        self.dirty = self.dirty.without(Dirty::LISTEN);
+        self.shared = self.shared.without(Dirty::LISTEN);
+    }
+
+    /// What is there for Weir itself, and is removed when the client leaves, whatever becomes of the rest.
+    pub(crate) fn shared(&self) -> Dirty {
+        self.shared
     }
 
     /// What may keep the client at the server.
@@ -193,8 +206,9 @@ impl SessionState {
     pub(crate) fn answered(&mut self, effects: Effects, tag: Option<&[u8]>) {
         self.leave(effects.after(tag));
         self.plans_changed |= effects.changes_plans(tag);
-        if tag.is_some() {
+        if let Some(tag) = tag {
             self.lost.insert(effects.leaves);
+            self.read_only_set |= effects.sets_read_only(tag);
         }
     }
 
@@ -241,9 +255,20 @@ impl SessionState {
         TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
     }
 
-    /// Whether a setting was changed since the last use of the server on which plans depend. Asked once a use.
+    /// Whether a text of this use of the server may have set something, if only for a transaction.
+    pub(crate) fn may_have_set(&self) -> bool {
+        self.plans_changed || self.dirty.contains(Dirty::SETTINGS)
+    }
+
+    /// Whether a text of this use of the server may have set `default_transaction_read_only`.
+    pub(crate) fn may_have_set_read_only(&self) -> bool {
+        self.read_only_set
+    }
+
+    /// The use of the server ends. Returns whether a setting was changed on which plans depend.
     #[inline]
-    pub(crate) fn take_plans_changed(&mut self) -> bool {
+    pub(crate) fn end_use(&mut self) -> bool {
+        self.read_only_set = false;
         std::mem::take(&mut self.plans_changed)
     }
 

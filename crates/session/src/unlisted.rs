@@ -26,8 +26,7 @@ pub(crate) struct Unlisted(Option<Arc<Vec<(Box<str>, Box<str>)>>>);
 impl Unlisted {
     /// A server reports a parameter of its own.
     pub(crate) fn report(&mut self, name: &str, value: &str) {
-        let printable = value.len() <= MAX_VALUE && value.bytes().all(|b| (b' '..=b'~').contains(&b));
-        if OF_SERVERS.contains(&name) || !is_name(name) || !printable {
+        if OF_SERVERS.contains(&name) || !is_name(name) || !fits(value) {
             return;
         }
         let all = Arc::make_mut(self.0.get_or_insert_default());
@@ -43,6 +42,11 @@ impl Unlisted {
         let all = self.0.as_deref()?;
         all.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
+}
+
+/// Whether a value may be kept for a client, and set on another server whatever the encoding there.
+pub(crate) fn fits(value: &str) -> bool {
+    value.len() <= MAX_VALUE && value.bytes().all(|b| (b' '..=b'~').contains(&b))
 }
 
 #[cfg(test)]

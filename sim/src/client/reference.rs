@@ -42,6 +42,8 @@ pub(crate) struct Reference {
     pub(crate) may_keep_its_server: bool,
     /// What the client leaves on its servers stays with it.
     pub(crate) keeps_state: bool,
+    /// Whether the session receives what it listens for.
+    pub(crate) hears: bool,
     /// Whether other clients may have left LISTENs on its server.
     pub(crate) tolerates_notifications: bool,
     /// Whether a limit on statements may fail its requests.
@@ -67,6 +69,7 @@ impl Reference {
             parameters: Parameters::Compared,
             may_keep_its_server: false,
             keeps_state: false,
+            hears: false,
             tolerates_notifications: false,
             may_be_limited: false,
             received: Vec::new(),
@@ -162,6 +165,7 @@ impl Reference {
         match message {
             Back::Problem { error: false, message, .. } => {
                 self.gap |= message.contains("notifications may be missing");
+                self.hears &= !message.contains("LISTEN is lost");
                 return None;
             }
             Back::Notification(channel, payload) => {
@@ -261,7 +265,7 @@ impl Reference {
     /// All is answered: a session has received its own notifications by now, in their order.
     fn missing_notification(&mut self) -> Option<Violation> {
         let (expected, received) = (self.core.take_heard(), std::mem::take(&mut self.received));
-        if std::mem::take(&mut self.gap) || !self.keeps_state {
+        if std::mem::take(&mut self.gap) || !self.hears {
             return None;
         }
         let mut received = received.into_iter();

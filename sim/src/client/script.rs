@@ -60,7 +60,7 @@ const KINDS: [Kind; 12] = [
 ];
 
 /// Values for the tracked parameters; some are invalid.
-const TRACKED_VALUES: [(&str, &str); 15] = [
+const TRACKED_VALUES: [(&str, &str); 11] = [
     ("application_name", "psql"),
     ("application_name", "it's"),
     ("application_name", ""),
@@ -72,6 +72,10 @@ const TRACKED_VALUES: [(&str, &str); 15] = [
     ("TimeZone", "Europe/Vienna"),
     ("standard_conforming_strings", "off"),
     ("IntervalStyle", "iso_8601"),
+];
+
+/// The same for those of servers that report before ReadyForQuery: PostgreSQL 14 and later.
+const NEWER_VALUES: [(&str, &str); 4] = [
     ("default_transaction_read_only", "on"),
     ("default_transaction_read_only", "off"),
     ("scram_iterations", "5000"),
@@ -247,7 +251,8 @@ impl Script<'_> {
     }
 
     fn tracked(&mut self) -> Burst {
-        let (name, value) = *self.rng.pick(&TRACKED_VALUES);
+        let newer = !self.core.reports_at_once() && self.rng.chance(300);
+        let (name, value) = if newer { *self.rng.pick(&NEWER_VALUES) } else { *self.rng.pick(&TRACKED_VALUES) };
         let local = if self.rng.chance(200) { "LOCAL " } else { "" };
         let text = match self.rng.below(4) {
             0 => self.marked(&format!("SHOW {name}")),

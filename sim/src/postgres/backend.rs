@@ -563,6 +563,8 @@ impl Backend {
                     of_others.collect::<Vec<_>>().join(" ")
                 }
                 (_, OnDirty::Keep) => String::new(),
+                // The pooler listens on each server of a client on whose behalf it listens.
+                _ if ctx.rules.listens => core.leftovers_but(&format!("listens c{client}_")),
                 _ => core.leftovers(),
             };
             let observation = Observation {

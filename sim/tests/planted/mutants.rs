@@ -82,8 +82,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: KEPT_STATE,
         edits: &[Edit {
             file: RELEASE,
-            from: "    if mode == PoolMode::Auto && up.may_keep_client() {\n",
-            to: "    if mode == PoolMode::Auto && up.may_keep_client() && !PLANTED {\n",
+            from: "    if !asks.is_empty() && up.may_keep_client(asks) {\n",
+            to: "    if !asks.is_empty() && up.may_keep_client(asks) && !PLANTED {\n",
         }],
     },
     Mutant {
@@ -112,8 +112,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: KEPT_STATE,
         edits: &[Edit {
             file: RELEASE,
-            from: "            return LinkStatus::Ask;\n        }\n        session_mode = true;\n",
-            to: "            return LinkStatus::Ask;\n        }\n        session_mode = !PLANTED;\n",
+            from: "        session_mode = mode == PoolMode::Auto;\n",
+            to: "        session_mode = mode == PoolMode::Auto && !PLANTED;\n",
         }],
     },
     Mutant {
@@ -122,8 +122,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: KEPT_STATE,
         edits: &[Edit {
             file: FROM_SERVER,
-            from: "        let resets = matches!(tag, b\"RESET\" | b\"DISCARD ALL\");\n",
-            to: "        let resets = matches!(tag, b\"RESET\" | b\"DISCARD ALL\") && !PLANTED;\n",
+            from: "            if (all || tag == b\"RESET\") && client.mode == PoolMode::Auto {\n",
+            to: "            if (all || tag == b\"RESET\") && client.mode == PoolMode::Auto && !PLANTED {\n",
         }],
     },
     Mutant {

@@ -41,6 +41,7 @@ impl Review<'_> {
         let (limits, name, title) = (&pool.limits, &pool.name, self.title(pool));
         self.unbounded_size(pool);
         self.auto_without_statements(pool);
+        self.no_server_to_share(pool);
         if limits.size > 0 && limits.min_size > limits.size {
             let (min_size, size) = (self.pool_setting("min_size"), self.pool_setting("size"));
             let text = format!(
@@ -68,6 +69,28 @@ impl Review<'_> {
             self.warn(&format!("pools.{}.max_prepared_statements", pool.name), text)
                 .help("leave max_prepared_statements at its default, or use mode session");
         }
+    }
+
+    /// Clients of a pool in transaction mode are to listen through one of its servers, which has no other for queries.
+    fn no_server_to_share(&mut self, pool: &PoolConfig) {
+        let limits = &pool.limits;
+        if pool.mode != PoolMode::Transaction || !pool.shares_listening() {
+            return;
+        }
+        let user = pool.user.as_deref().unwrap_or_default();
+        let too_small = limits.size > 0 && limits.size <= u32::from(self.config.workers);
+        if !too_small && !self.config.is_limited(&pool.name, user) {
+            return;
+        }
+        let (title, setting) = (self.title(pool), self.pool_setting("listen"));
+        let why = match too_small {
+            true => "its size is not greater than the number of workers",
+            false => "its servers are limited together with others'",
+        };
+        let text =
+            format!("{title} has no server to share for LISTEN, which its clients lose ({setting} = shared): {why}");
+        self.warn(&format!("pools.{}.listen", pool.name), text)
+            .help("raise the size, or give the clients that listen a pool in session mode");
     }
 
     /// A pool whose size is 0 opens a server for every client that asks for one, which is what a pooler prevents.
@@ -103,9 +126,14 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
             found.push(("on_dirty", "in mode auto no client finds what another has left: a server is reset"));
         }
     } else {
-        for setting in ["max_pinned", "pin_refuse"] {
-            found.push((setting, "only in mode auto a client keeps its server for what it has left"));
+        let why = "only in mode auto a client keeps its server for what it has left";
+        found.push(("pin_refuse", why));
+        if !pool.shares_listening() {
+            found.push(("max_pinned", why));
         }
+    }
+    if matches!(pool.mode, PoolMode::Session | PoolMode::Statement) {
+        found.push(("listen", "in this mode each client listens by its own server"));
     }
     if pool.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));

@@ -215,9 +215,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Names,
         "IntervalStyle",
         Field::Config(|c| FieldMut::Names(&mut c.track_extra_parameters)),
-        "Parameters that follow a client from server to server, besides client_encoding, DateStyle, TimeZone, \
-         standard_conforming_strings and application_name. A value given at login follows in any case; a later SET \
-         follows if the server reports the parameter.",
+        "Parameters that a client may give at its login, and that follow it from server to server, besides \
+         [those that always do](pooling.md#what-follows-a-client). A later SET follows if the server reports the \
+         parameter, whether it is listed here or not.",
     )
     .ini("track_extra_parameters")
     .effect(Effect::Restart),

@@ -61,18 +61,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         Field::Limits(|l| FieldMut::U32(&mut l.max_pinned)),
         "With `mode = \"auto\"`: how many of a pool's servers clients may keep between transactions for the state that they \
          have left (LISTEN, temporary tables …), in percent of `size`, at least one. One client more is disconnected, with the \
-         reason. 0: no limit.",
+         reason. The server that listens for all clients counts, too. 0: no limit.",
     )
     .ini_own("max_pinned"),
     Setting::new(
         Limits,
         "listen",
         Kind::Word(ListenBy::WORDS),
-        "shared",
+        "auto",
         Field::Limits(|l| FieldMut::ListenBy(&mut l.listen)),
-        "With `mode = \"auto\"`: by which connection clients listen (LISTEN): by one of the pool's servers that all of them \
-         `shared`, or each by an `own` server, which it keeps. A pool whose `size` is not greater than the number of \
-         workers, or whose servers are limited together with others', has none to share.",
+        "By which connection clients listen (LISTEN). `shared`: by one of the pool's servers for all of them, in the modes \
+         auto and transaction. `own`: each by its own server, which it keeps in mode auto; in mode transaction it loses its \
+         channels with the transaction. `auto`: `shared` in mode auto, `own` in the others. A pool whose `size` is not \
+         greater than the number of workers, or whose servers are limited together with others', has none to share. \
+         Clients that are logged in keep what they have. See [pooling.md](pooling.md#listen).",
     )
     .ini_own("listen"),
     Setting::new(

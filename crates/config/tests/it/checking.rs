@@ -379,3 +379,21 @@ fn an_api_that_others_reach_wants_encryption_and_logins() {
         assert!(found.len() == 1 && found[0].contains(named), "{found:?}");
     }
 }
+
+#[test]
+fn a_pool_in_transaction_mode_that_has_no_server_to_share_for_listen_is_named() {
+    let of_pool = |more: &str| complaints(&format!("{LOGIN}{POOL}listen = \"shared\"\n{more}"));
+    let names = |more: &str, part: &str| {
+        let found = of_pool(more);
+        assert!(found.iter().any(|line| line.contains(part)), "{more}: {found:?}");
+    };
+    assert_eq!(of_pool("size = 5"), [""; 0]);
+    assert_eq!(of_pool("mode = \"auto\"\nsize = 1"), [""; 0], "there a client keeps its server");
+    names("size = 1", "no server to share for LISTEN, which its clients lose");
+    names("max_db_connections = 9", "its servers are limited together with others'");
+    names(
+        "mode = \"session\"",
+        "listen of [pools.app] has no effect: in this mode each client listens by its own server",
+    );
+    names("mode = \"statement\"", "listen of [pools.app] has no effect");
+}

@@ -48,7 +48,9 @@ pub(crate) fn ready<I: Io>(
     };
     slot.counts.counters.logins += 1;
     slot.counts.stats.client_login_count += 1;
-    client.enter(ClientPhase::Ready(Client::logged_in(client.id, slot.config.mode, start.params, start.asked)));
+    let mut session = Client::logged_in(client.id, slot.config.mode, start.params, start.asked);
+    session.share_channels(slot.rules.shares_listen);
+    client.enter(ClientPhase::Ready(session));
     client.acts(now);
     client.resume(Reason::Waits, io);
     table::insert_ready(core, client);

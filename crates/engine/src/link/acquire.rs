@@ -1,7 +1,7 @@
 //! A client gets a server: from its pool, or as the next one in the queue.
 
 use weir_base::{ConnId, Span, Time};
-use weir_pgwire::HEAD;
+use weir_pgwire::{Dirty, HEAD};
 use weir_pool::Acquire;
 use weir_session::{Refusal, StopReason, param_sync};
 
@@ -217,10 +217,10 @@ fn send_parameters<I: Io>(
 /// Asks a server what its client has left; the client waits for the answer.
 #[cold]
 pub(crate) fn ask_left<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot, server: &mut ServerSlot) {
-    let conn = server.conn;
+    let (conn, kinds) = (server.conn, client.ready().map_or(Dirty::NONE, |session| session.asks()));
     let Some((up, phase)) = server.up() else { return };
     *phase = ServerPhase::Asking;
-    up.ask_left(&slot.accepted, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
+    up.ask_left(kinds, &slot.accepted, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
     watch_own_query(cx, slot, server);
     client.pause(Reason::Waits, cx.io);
 }

@@ -12,10 +12,12 @@ use weir_session::{Left, ParamTable};
 use crate::client::slot::ClientSlot;
 use crate::core::Core;
 use crate::lines;
+use crate::link::wire::Wire;
 use crate::log::log_client;
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::server::pinned;
+use crate::server::slot::ServerSlot;
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
@@ -28,6 +30,19 @@ pub(crate) fn count(pool: &mut PoolSlot, unusual: &Unusual) -> Dirty {
     let new = unusual.lost.union(unusual.refused_state).without(pool.counts.lost_logged);
     pool.counts.lost_logged.insert(new);
     new
+}
+
+/// A client loses the channels on which it listens with its server, though its pool shares a connection for them.
+#[cold]
+pub(crate) fn lose_channels<I: Io>(core: &mut Core, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
+    let unusual = Unusual { lost: Dirty::LISTEN, ..Unusual::default() };
+    let pool = core.pools.get_mut(server.pool);
+    let new = count(pool, &unusual);
+    log(core.common.config(), new, &unusual, client, &pool.name, &core.sessions.params, io);
+    let (conn, to, warns) = (server.conn, client.conn, pool.config.warn_on_dirty);
+    if let (Some((up, _)), Some(session), true) = (server.up(), client.ready(), warns) {
+        up.warn_of_lost_channels(session, &mut core.sessions.scratch, &mut Wire::new(io, to, conn, &[], None));
+    }
 }
 
 /// Logs each of these kinds with the application_name: so an operator can find the program that needs session mode.

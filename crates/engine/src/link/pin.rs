@@ -1,4 +1,4 @@
-//! A client keeps its server for what it has left there (`mode = "auto"`).
+//! A client keeps its server for what it has left there (`mode = "auto"`), or is asked only for its channels.
 //!
 //! Behind a transaction that may have left something the server is asked what there is ([`weir_session::left_state`]),
 //! before the client is sent the transaction's ReadyForQuery. Settings follow the client, and so do the channels on which
@@ -44,6 +44,10 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
     match follow::follow(core, now, &mut server, &mut client, (&left, was_own), io) {
         Followed::Shared | Followed::Own => settle(core, now, server, client, left, io),
+        Followed::Lost => {
+            lost_state::lose_channels(core, &mut server, &mut client, io);
+            settle(core, now, server, client, left, io);
+        }
         Followed::Waits => {
             follow::wait(core, &mut server, &client, left);
             core.conns.put_client(client);

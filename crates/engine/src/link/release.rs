@@ -186,16 +186,16 @@ fn link_status(common: &Common, slot: &PoolSlot, server: &ServerSlot, client: Op
         return if cancelled { LinkStatus::Held } else { LinkStatus::Free };
     }
     let Some(client) = client.filter(|_| *phase == ServerPhase::Linked) else { return LinkStatus::Held };
-    let (mode, mid_message) = match &client.phase {
-        ClientPhase::Ready(session) => (session.mode(), session.is_mid_message()),
-        _ => (PoolMode::Transaction, false),
+    let (mode, asks, mid_message) = match &client.phase {
+        ClientPhase::Ready(session) => (session.mode(), session.asks(), session.is_mid_message()),
+        _ => (PoolMode::Transaction, Dirty::NONE, false),
     };
     let mut session_mode = mode == PoolMode::Session;
-    if mode == PoolMode::Auto && up.may_keep_client() {
-        if up.must_ask() && !mid_message && !cancelled {
+    if !asks.is_empty() && up.may_keep_client(asks) {
+        if up.must_ask(asks) && !mid_message && !cancelled {
             return LinkStatus::Ask;
         }
-        session_mode = true;
+        session_mode = mode == PoolMode::Auto;
     }
     if session_mode && client.reading.has(Reason::Waits) {
         return LinkStatus::Resume;
@@ -284,11 +284,19 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     let how = if dirty.is_empty() && !always { Cleaning::None } else { cleaning(config, always, dirty) };
     match how {
         Cleaning::None => {
+            let query = if dirty.is_empty() { None } else { up.leave_query(&cx.sessions.params) };
             up.clear_dirty();
-            if !dirty.is_empty() && return_identity(cx, slot, server) {
-                return ReleaseAction::Cleaning;
+            match query {
+                None => ReleaseAction::Return(used),
+                Some(query) => {
+                    acquire::own_query(cx, slot, server, &query, ServerPhase::Resetting(Reset::Left));
+                    ReleaseAction::Cleaning
+                }
             }
-            ReleaseAction::Return(used)
+        }
+        Cleaning::Close if up.is_dirty_by_weir() => {
+            acquire::own_query(cx, slot, server, &Server::reset_query(dirty), ServerPhase::Resetting(Reset::Left));
+            ReleaseAction::Cleaning
         }
         Cleaning::Close => ReleaseAction::Close(UNCLEAN),
         // A server that is about to be closed need not be cleaned.
@@ -298,17 +306,6 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
             ReleaseAction::Cleaning
         }
     }
-}
-
-/// What was left on a server stays there; but whoever uses it next does so as the pool's user. Returns whether the server
-/// has to do something for it.
-#[cold]
-fn return_identity<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> bool {
-    let command = server.up().and_then(|(up, _)| up.own_identity(&cx.sessions.params));
-    command.into_iter().for_each(|command| {
-        acquire::own_query(cx, slot, server, command, ServerPhase::Resetting(Reset::Left));
-    });
-    command.is_some()
 }
 
 /// Ends a server's use by a client, with the proof that it is clean.

@@ -47,6 +47,7 @@ pub(crate) fn client_leaves(core: &mut Core, client: &ClientSlot) {
 pub(crate) fn client_came(core: &mut Core, client: &mut ClientSlot) {
     let (conn, pool) = (client.conn, client.pool);
     let Some(channels) = client.ready().and_then(|session| session.channels_mut()) else { return };
+    core.pools.get_mut(pool).counts.counters.notification_gaps += 1;
     let table = core.pools.get_mut(pool).listening.table_or_new();
     channels.names().iter().for_each(|name| table.add(name, conn));
     channels.gap();

@@ -23,6 +23,8 @@ pub(crate) enum Followed {
     Left,
     /// The client keeps its server for them.
     Own,
+    /// The client loses them with its server.
+    Lost,
 }
 
 /// A server has said on which channels it listens for its client. `was_own`: the client had kept it for its channels.
@@ -35,15 +37,17 @@ pub(crate) fn follow<I: Io>(
     io: &mut I,
 ) -> Followed {
     let conn = client.conn;
-    let Some(names) = &left.channels else { return Followed::Own };
     let Some(session) = client.ready() else { return Followed::Own };
+    let keeps = session.mode().keeps_state();
+    let not_shared = if keeps { Followed::Own } else { Followed::Lost };
+    let Some(names) = &left.channels else { return not_shared };
     let before = session.channels().map(|channels| channels.names().to_vec()).unwrap_or_default();
     if names.is_empty() && before.is_empty() {
         return Followed::Shared;
     }
     let slot = core.pools.get_mut(server.pool);
     if (!slot.rules.shares_listen || was_own || slot.removed) && before.is_empty() {
-        return Followed::Own;
+        return not_shared;
     }
     let encoding = server.up().and_then(|(up, _)| core.sessions.params.get(up.params(), "client_encoding"));
     let encoding = encoding.map(str::to_owned);
@@ -53,14 +57,20 @@ pub(crate) fn follow<I: Io>(
     let becomes = becomes && server::may_listen(core, server);
     let table = core.pools.get_mut(server.pool).listening.table_or_new();
     let fits = becomes || table.encoding.is_none() || table.encoding == encoding;
-    if before.is_empty() && (!fits || !(becomes || matches!(by, By::Server(_)))) {
+    let listens = becomes || matches!(by, By::Server(_));
+    if before.is_empty() && (!fits || !(listens || !keeps)) {
         core.pools.get_mut(server.pool).listening.drop_if_unused();
-        return Followed::Own;
+        return not_shared;
     }
     let gone = before.iter().filter(|name| !names.contains(name));
     gone.for_each(|name| table.remove(name, conn));
     names.iter().for_each(|name| table.add(name, conn));
     session.listen(names.clone());
+    let gap = !listens && before.is_empty();
+    if gap {
+        // Until another server listens.
+        session.channels_mut().into_iter().for_each(|channels| channels.gap());
+    }
     if let Some((up, _)) = server.up().filter(|_| !names.is_empty()) {
         up.listens_for_client();
     }
@@ -71,6 +81,7 @@ pub(crate) fn follow<I: Io>(
         server::becomes(core, now, server, io);
         return Followed::Left;
     }
+    core.pools.get_mut(server.pool).counts.counters.notification_gaps += u64::from(gap);
     if let By::Server(listener) = by {
         server::send_commands(cx!(core, now, io), core.pools.get_mut(server.pool), &mut core.conns, listener);
     }

@@ -1,4 +1,4 @@
-//! Clients of a pool listen through one of its servers (`mode = "auto"`, `listen = "shared"`).
+//! Clients of a pool listen through one of its servers (`listen = "shared"`).
 //!
 //! - `state`: which clients listen on which channels, and which server listens for them. `clients`: they come, wait and go.
 //!   `follow`: a client's channels change. `server`: the server that listens begins, speaks and ends. `deliver`: what clients get.

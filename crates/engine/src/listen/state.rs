@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_base::{ConnId, Time};
-use weir_config::{ListenBy, PoolConfig};
+use weir_config::PoolConfig;
 use weir_session::Left;
 use weir_session::listener::Listener;
 
@@ -24,7 +24,7 @@ pub(crate) struct Listening {
 pub(crate) fn is_shared(config: &PoolConfig, workers: u16, is_limited: bool) -> bool {
     let limits = &config.limits;
     let has_room = !is_limited && (limits.size == 0 || limits.size > u32::from(workers));
-    limits.listen == ListenBy::Shared && has_room
+    config.shares_listening() && has_room
 }
 
 /// See [`Listening`]; present while somebody listens.

@@ -134,7 +134,8 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
     create::join(core, ix, &mut client);
     let accepted = &core.pools.get(ix).accepted;
     match frozen::thaw(&moved.session, &core.sessions.params, &mut core.sessions.interner, accepted) {
-        Ok(session) => {
+        Ok(mut session) => {
+            session.share_channels(core.pools.get(ix).rules.shares_listen);
             client.enter(ClientPhase::Ready(session));
             client_counts::count_imported(core, &mut client, io);
             clients::client_came(core, &mut client);

@@ -21,7 +21,7 @@ impl Dirty {
     pub const LOCKS: Dirty = Dirty(1 << 5);
     /// Settings with names of two parts, which a server does not list: with [`Dirty::SETTINGS`] only.
     pub const CUSTOM: Dirty = Dirty(1 << 6);
-    /// The setting `default_transaction_read_only`, which a text names: with [`Dirty::SETTINGS`] only.
+    /// The setting `default_transaction_read_only`, which a text names; no state by itself.
     pub const READ_ONLY: Dirty = Dirty(1 << 7);
     /// Every kind.
     pub const ALL: Dirty = Dirty((1 << 6) - 1);

@@ -108,6 +108,12 @@ impl Effects {
         }
     }
 
+    /// Whether `default_transaction_read_only` may have been set, if only for a transaction, when a command of the text has
+    /// ended with this tag.
+    pub fn sets_read_only(self, tag: &[u8]) -> bool {
+        self.may_leave.contains(Dirty::READ_ONLY) && tag != b"RESET"
+    }
+
     /// What may have been left when a command of the text has ended with this tag; none where it ended otherwise.
     #[inline]
     pub fn after(self, tag: Option<&[u8]>) -> Dirty {
@@ -126,7 +132,8 @@ impl Effects {
 /// The names of settings matter where there may be some.
 #[inline]
 fn settings_and_their_names(left: Dirty) -> Dirty {
-    if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM.union(Dirty::READ_ONLY)) }
+    let left = left.without(Dirty::READ_ONLY);
+    if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM) }
 }
 
 impl Judgement {
@@ -290,15 +297,15 @@ mod tests {
             ("begin; set default_transaction_read_only to off", "SET", true),
             ("do $$begin set default_transaction_read_only = on; end$$", "DO", true),
             ("reset default_transaction_read_only", "RESET", false),
-            ("set local default_transaction_read_only = on", "SET", false),
+            ("set local default_transaction_read_only = on", "SET", true),
             ("alter system set default_transaction_read_only = on", "ALTER SYSTEM", false),
             ("select current_setting('default_transaction_read_only')", "SELECT 1", false),
             ("set work_mem = 1", "SET", false),
             ("select set_config('work_mem', '1', false)", "SELECT 1", false),
         ] {
-            let left = Effects::of(text.as_bytes()).after(Some(tag.as_bytes()));
-            assert_eq!(left.contains(Dirty::READ_ONLY), named, "{text}");
-            assert!(!named || left.contains(Dirty::SETTINGS), "{text}");
+            let effects = Effects::of(text.as_bytes());
+            assert_eq!(effects.sets_read_only(tag.as_bytes()), named, "{text}");
+            assert!(!effects.after(Some(tag.as_bytes())).contains(Dirty::READ_ONLY), "{text}");
         }
     }
 

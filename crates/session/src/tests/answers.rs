@@ -123,7 +123,6 @@ fn whether_transactions_are_read_only_follows_a_client_that_says_so_and_no_other
         // An operator may have changed it for the server.
         ("SELECT 1", "SELECT 1", ""),
         ("SET work_mem = 1", "SET", ""),
-        ("SET LOCAL default_transaction_read_only = on", "SET", ""),
     ] {
         let mut link = reporting(&[(RO, "off")]);
         link.ask(&[query(text)]);

@@ -259,6 +259,7 @@ impl Client {
         self.reference = Reference::new(self.identity.number, &self.parameters, self.reporting);
         self.reference.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
         self.reference.keeps_state = ctx.rules.mode.keeps_state();
+        self.reference.hears = ctx.rules.mode.keeps_state() || ctx.rules.listens;
         self.reference.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
         self.reference.may_be_limited = ctx.rules.faulty;
         self.key = None;

@@ -151,6 +151,11 @@ impl Core {
         self.sleeping.as_ref().map(|(_, token)| token.as_str())
     }
 
+    /// Whether changed settings are reported when they change, and not before ReadyForQuery.
+    pub(crate) fn reports_at_once(&self) -> bool {
+        self.reporting == Reporting::AtOnce
+    }
+
     /// Whether the session listens on a channel.
     pub(crate) fn listens_on(&self, channel: &str) -> bool {
         self.listens.contains(channel)
@@ -163,8 +168,13 @@ impl Core {
 
     /// State that a client left behind and the next one could notice, except reported settings, as WHOAMI shows it.
     pub(crate) fn leftovers(&self) -> String {
+        self.leftovers_but("-")
+    }
+
+    /// The same without what begins so.
+    pub(crate) fn leftovers_but(&self, own: &str) -> String {
         let mut all = self.settings.leftovers();
-        all.extend(self.leftovers_beside_settings());
+        all.extend(self.leftovers_beside_settings().into_iter().filter(|it| !it.starts_with(own)));
         all.join(" ")
     }
 
