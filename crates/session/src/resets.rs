@@ -76,9 +76,14 @@ impl Resets {
         self.failed = self.is_pending();
     }
 
+    /// The places of the parameters that are reset for good, as far as is known, a bit each.
+    pub(crate) fn standing(self) -> u64 {
+        if self.failed { self.places & self.known_reset } else { self.places }
+    }
+
     /// Whether the parameter at this place is reset for good, as far as is known.
     pub(crate) fn stands(self, place: usize) -> bool {
-        self.has(place) && (!self.failed || self.is_known_reset(place))
+        self.standing() >> place & 1 == 1
     }
 
     /// The server has reported the parameter at this place. `reset`: it has the server's default, and the client knows
@@ -105,6 +110,9 @@ impl Resets {
 
     /// A command of this tag was answered.
     pub(crate) fn answered(&mut self, tag: &[u8]) {
-        self.done |= matches!(tag, b"RESET" | b"SET" | b"DISCARD ALL");
+        if matches!(tag, b"RESET" | b"SET" | b"DISCARD ALL") {
+            // Nothing follows in the segment of a reset that has failed: this one is behind whatever has failed.
+            (self.done, self.failed) = (true, false);
+        }
     }
 }

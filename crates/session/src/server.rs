@@ -72,6 +72,8 @@ pub struct Server {
     pub(crate) resets: Resets,
     /// The client's values are to be set again, before its next request.
     pub(crate) resync: bool,
+    /// Which of them: those that were reset, a bit each.
+    pub(crate) was_reset: u64,
     /// The parameters before they were last set to a client's, if one of them is not tracked.
     params_before: Option<Arc<Params>>,
     pub(crate) stream: FrameReader,
@@ -170,6 +172,7 @@ impl Server {
             base_is_set: 0,
             resets: Resets::default(),
             resync: false,
+            was_reset: 0,
             params,
             params_before: None,
             stream: FrameReader::default(),

@@ -5,7 +5,6 @@
 //! server's own default; so the client's value is set there again before its next request is sent, or at once where
 //! more follows ([`crate::sql_resets`]).
 
-use weir_base::PoolMode;
 use weir_pgwire::sql::{Reset, ResetBy, Resetting};
 use weir_pgwire::{put_back, put_front};
 
@@ -110,10 +109,12 @@ fn elements(list: &str) -> Vec<String> {
 /// All requests are answered: what was reset has the client's value again, which it is sent where it had another.
 pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Context<'_>, out: &mut impl Out) {
     let resets = std::mem::take(&mut server.resets);
+    server.resync = false;
     if !resets.is_done() || !ctx.returns_to_start_values() {
         return;
     }
-    server.resync = true;
+    server.was_reset = resets.standing();
+    server.resync = server.was_reset != 0;
     ctx.scratch.clear();
     for place in (0..ctx.params.len()).filter(|place| resets.stands(*place)) {
         // A later command of the same text may have given it another value.
@@ -136,10 +137,9 @@ pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Contex
 #[cold]
 pub(crate) fn set_again(client: &Client, server: &mut Server, ctx: &mut Context<'_>, out: &mut impl Out) {
     server.resync = false;
-    if client.mode == PoolMode::Auto {
-        // What else the client has set or reset is there: the server is asked about it before another gets its client.
-        ctx.params.assume(&mut server.params, &client.params, client.start.asked.known());
-    }
+    // What else the client has set or reset is there, and stays: before another client gets the server, that is cleaned or
+    // asked about it.
+    ctx.params.assume(&mut server.params, &client.params, server.was_reset);
     let mut query = String::new();
     if !ctx.params.agree(client.wanted(), server.has(), &mut query) {
         return;
