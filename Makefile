@@ -73,7 +73,7 @@ soak: ## Mixed traffic with clients killed at random, for ten minutes
 	$(CARGO) build --quiet --release -p weir -p weir-bench
 	$(CARGO) run --quiet --release -p weir-bench -- soak $(ARGS)
 
-regress: ## PostgreSQL's own regression tests, directly and through Weir in session mode (ARGS='date guc': only these)
+regress: ## PostgreSQL's own regression and isolation tests, directly and in the modes session and auto (ARGS='date guc': only these)
 	@tests/regress/run.sh $(ARGS)
 
 .PHONY: pgbouncer-suite

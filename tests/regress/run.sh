@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# PostgreSQL's own regression tests, directly and through Weir in session mode: `tests/regress/run.sh [TEST…]`.
+# PostgreSQL's own regression and isolation tests, directly and through Weir in the modes session and auto:
+# `tests/regress/run.sh [--suite regression|isolation] [--mode session|auto] [TEST…]`.
 #
 # The tests come from the source package of the installed server, the headers for their library from its development
 # package; neither package is installed, both are kept below the target folder. WEIR_REGRESS_SOURCES names a folder
-# `src/test/regress` (with regress.so built in it) to use instead.
+# `src/test` (with regress/regress.so built in it) to use instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -40,26 +41,28 @@ END
         apt-get -qq source --download-only "$package=$version"
         apt-get -qq download "postgresql-server-dev-$2=$version"
         dpkg -x postgresql-server-dev-*.deb dev
-        tar -xf ./*.orig.tar.* --wildcards --strip-components=1 '*/src/test/regress/*'
-        mv src/test/regress tests
+        tar -xf ./*.orig.tar.* --wildcards --strip-components=1 '*/src/test/regress/*' '*/src/test/isolation/*'
+        mv src/test tests
     )
     unset APT_CONFIG
-    cc -shared -fPIC -O1 -w -I "$folder/dev/usr/include/postgresql/$2/server" -o "$folder/tests/regress.so" \
-        "$folder/tests/regress.c"
+    cc -shared -fPIC -O1 -w -I "$folder/dev/usr/include/postgresql/$2/server" -o "$folder/tests/regress/regress.so" \
+        "$folder/tests/regress/regress.c"
     # Two libraries of contrib, which one test uses.
-    cp "$(pg_config --pkglibdir)"/{autoinc,refint}.so "$folder/tests/" 2>/dev/null || true
+    cp "$(pg_config --pkglibdir)"/{autoinc,refint}.so "$folder/tests/regress/" 2>/dev/null || true
     touch "$folder/.done"
 }
 
 sources=${WEIR_REGRESS_SOURCES:-}
 if [ -z "$sources" ]; then
-    command -v apt-get >/dev/null || fail "there is no apt-get here; set WEIR_REGRESS_SOURCES to a folder src/test/regress"
+    command -v apt-get >/dev/null || fail "there is no apt-get here; set WEIR_REGRESS_SOURCES to a folder src/test"
     command -v pg_config >/dev/null || fail "there is no pg_config: install libpq-dev"
     version=$(pg_config --version | sed 's/^PostgreSQL \([0-9.]*\).*/\1/')
     folder=$target/regress/$version
-    [ -e "$folder/.done" ] || { rm -rf "$folder" && fetch "$folder" "${version%%.*}"; }
+    [ -e "$folder/tests/isolation" ] || rm -rf "$folder"
+    [ -e "$folder/.done" ] || fetch "$folder" "${version%%.*}"
     sources=$folder/tests
 fi
+cc -shared -fPIC -O1 -I "$(pg_config --includedir)" -o "$sources/isolation/name_sessions.so" tests/regress/name_sessions.c
 cargo build --quiet -p weir -p weir-tests --bin weir --bin regress
 export WEIR_BIN=${WEIR_BIN:-$target/debug/weir}
 exec "$target/debug/regress" "$sources" "$@"
