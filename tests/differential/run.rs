@@ -168,7 +168,11 @@ impl Plan {
         let first = seed.unwrap_or_else(|| if cfg!(feature = "long") { drawn() } else { 587_010_640 });
         // If only a seed is given, it is to be repeated.
         let alone = seed.is_some() && count.is_none() && hours.is_none();
-        let count = if alone { 1 } else { count.unwrap_or(if cfg!(feature = "long") { u64::MAX } else { 500 }) };
+        let count = if alone {
+            1
+        } else {
+            count.unwrap_or(if cfg!(feature = "long") || hours.is_some() { u64::MAX } else { 500 })
+        };
         Plan { first, count, until: time.filter(|_| !alone).map(|time| Instant::now() + time), number: 10 }
     }
 }
