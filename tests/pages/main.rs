@@ -40,8 +40,9 @@ fn the_tutorial_works_when_pasted() {
 }
 
 #[test]
-fn the_pages_on_session_features_tls_sizing_and_metrics_work_when_pasted() {
+fn the_pages_on_session_features_modes_tls_sizing_and_metrics_work_when_pasted() {
     play_on_server(&["README.md", SESSION_FEATURES]);
+    play_on_server(&["README.md", "docs/howto/modes.md"]);
     play_on_server(&["README.md", "docs/howto/tls.md"]);
     play_on_server(&["README.md", "docs/howto/grafana.md", "docs/howto/sizing.md"]);
 }

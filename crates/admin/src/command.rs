@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use crate::console::is_console;
-use crate::error::CommandError;
+use crate::error::{ALL_DATABASES, CommandError};
 use crate::show::{Parameter, Show};
 use crate::token::{Token, tokens};
 
@@ -43,6 +43,10 @@ pub enum Command {
     WaitClose(Option<String>),
     /// RESET STATEMENTS: count statements from zero again; not in PgBouncer.
     ResetStatements,
+    /// START_RECORD: record the traffic of one database, or of all, for so many seconds; not in PgBouncer.
+    StartRecord(Option<String>, u32),
+    /// STOP_RECORD: record it no more; not in PgBouncer.
+    StopRecord(Option<String>),
     /// SUSPEND: stop reading from all sockets.
     Suspend,
     /// SET a setting.
@@ -56,6 +60,9 @@ pub enum Command {
     /// ignored`).
     SetParameter(Parameter),
 }
+
+/// How long traffic is recorded where nothing else is said, and the longest time, in seconds.
+pub const RECORD_SECONDS: (u32, u32) = (600, 86_400);
 
 /// What a SHUTDOWN waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +102,11 @@ pub fn parse(text: &str) -> Result<Command, CommandError> {
         {
             set(key, value).map(Some)
         }
+        [Token::Name(verb), Token::Name(database), Token::Name(seconds)]
+            if verb.eq_ignore_ascii_case("start_record") =>
+        {
+            start_record(database, seconds).map(Some)
+        }
         [Token::Name(verb)] => without_argument(&verb.to_ascii_lowercase()),
         [Token::Name(verb), Token::Name(argument)] => with_argument(&verb.to_ascii_lowercase(), argument),
         _ => Ok(None),
@@ -116,6 +128,8 @@ fn without_argument(verb: &str) -> Found {
         "shutdown" => Command::Shutdown(ShutdownMode::Now),
         "wait_close" => Command::WaitClose(None),
         "suspend" => Command::Suspend,
+        "start_record" => Command::StartRecord(None, RECORD_SECONDS.0),
+        "stop_record" => Command::StopRecord(None),
         "enable" | "disable" => return Err(CommandError::DatabaseRequired),
         "kill_client" => return Err(CommandError::InvalidClient),
         _ => return Ok(None),
@@ -133,12 +147,24 @@ fn with_argument(verb: &str, argument: &str) -> Found {
         "retry" => Command::Retry(Some(database("retry", argument)?)),
         "kill" => Command::Kill(Some(database("kill", argument)?)),
         "wait_close" => Command::WaitClose(Some(database("wait", argument)?)),
+        "start_record" => Command::StartRecord(recorded(argument)?, RECORD_SECONDS.0),
+        "stop_record" => Command::StopRecord(recorded(argument)?),
         "enable" => Command::Enable(database("enable", argument)?),
         "disable" => Command::Disable(database("disable", argument)?),
         "kill_client" => Command::KillClient(argument.parse().map_err(|_| CommandError::InvalidClient)?),
         "shutdown" => return Ok(ShutdownMode::named(argument).map(Command::Shutdown)),
         _ => return Ok(None),
     }))
+}
+
+/// The database whose traffic is recorded; `*` stands for all.
+fn recorded(argument: &str) -> Result<Option<String>, CommandError> {
+    if argument == ALL_DATABASES { Ok(None) } else { database("record", argument).map(Some) }
+}
+
+fn start_record(database: &str, seconds: &str) -> Result<Command, CommandError> {
+    let seconds = seconds.parse().ok().filter(|seconds| (1..=RECORD_SECONDS.1).contains(seconds));
+    Ok(Command::StartRecord(recorded(database)?, seconds.ok_or(CommandError::BadArguments)?))
 }
 
 /// Checks the name of a database for `verb`.
@@ -195,6 +221,8 @@ impl Command {
             Command::Disable(_) => "DISABLE",
             Command::WaitClose(_) => "WAIT_CLOSE",
             Command::ResetStatements => "RESET STATEMENTS",
+            Command::StartRecord(..) => "START_RECORD",
+            Command::StopRecord(_) => "STOP_RECORD",
             Command::Suspend => "SUSPEND",
             Command::Set { .. } | Command::SetParameter(_) => "SET",
         }
@@ -208,7 +236,9 @@ impl Command {
             | Command::Reconnect(of)
             | Command::Retry(of)
             | Command::Kill(of)
-            | Command::WaitClose(of) => of.as_deref(),
+            | Command::WaitClose(of)
+            | Command::StartRecord(of, _)
+            | Command::StopRecord(of) => of.as_deref(),
             Command::Enable(of) | Command::Disable(of) => Some(of),
             _ => None,
         }

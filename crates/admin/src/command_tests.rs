@@ -27,6 +27,12 @@ fn commands() -> Vec<(&'static str, Command)> {
         ("wait_close", Command::WaitClose(None)),
         ("wait_close app", Command::WaitClose(app())),
         ("suspend", Command::Suspend),
+        ("start_record", Command::StartRecord(None, 600)),
+        ("start_record app", Command::StartRecord(app(), 600)),
+        ("START_RECORD app 60", Command::StartRecord(app(), 60)),
+        ("start_record \"*\" 60", Command::StartRecord(None, 60)),
+        ("stop_record", Command::StopRecord(None)),
+        ("stop_record app", Command::StopRecord(app())),
         ("set pool_mode = session", Command::Set { key: "pool_mode".into(), value: "session".into() }),
         ("set client_encoding to 'UTF8'", Command::SetParameter(Parameter::ClientEncoding)),
         ("show timezone", Command::Show(Show::Parameter(Parameter::TimeZone))),
@@ -171,6 +177,9 @@ fn arguments_that_cannot_be_meant_are_refused() {
         ("kill_client 18446744073709551616", "invalid client pointer supplied"),
         ("pause \"\"", "bad arguments"),
         ("kill \"\"", "bad arguments"),
+        ("start_record app 0", "bad arguments"),
+        ("start_record app 86401", "bad arguments"),
+        ("stop_record \"\"", "bad arguments"),
         ("shutdown \"\"", "invalid command 'shutdown \"\"', use SHOW HELP;"),
     ];
     for (text, message) in refused {

@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",
@@ -24,6 +24,8 @@ const COMMANDS: [&str; 16] = [
     "RECONNECT [<db>]",
     "RETRY [<db>]",
     "RESET STATEMENTS",
+    "START_RECORD [<db>] [<seconds>]",
+    "STOP_RECORD [<db>]",
     "KILL [<db>]",
     "KILL_CLIENT <client_id>",
     "SUSPEND",
@@ -40,7 +42,7 @@ const GROUPS: [&[Show]; 6] = [
     &[Show::Fds, Show::Sockets, Show::ActiveSockets, Show::Lists, Show::Mem, Show::State],
     &[Show::DnsHosts, Show::DnsZones],
     &[Show::Stats, Show::StatsTotals, Show::StatsAverages, Show::Totals],
-    &[Show::Refusals, Show::LostState, Show::Statements, Show::Cluster, Show::Faults],
+    &[Show::Refusals, Show::LostState, Show::Statements, Show::Records, Show::DryRun, Show::Cluster, Show::Faults],
 ];
 
 /// The answer to SHOW HELP: the DETAIL of a NOTICE (SQLSTATE 00000) whose message is `Console usage`. Each line begins
@@ -79,7 +81,11 @@ mod tests {
     fn what_the_help_says_is_understood() {
         for line in help_text().split("\n\t").filter(|line| !line.is_empty() && !line.starts_with("SELECT")) {
             let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let rest = rest.replace("[<db>]", "app").replace("<db>", "app").replace("<client_id>", "7");
+            let rest = rest
+                .replace("[<db>]", "app")
+                .replace("<db>", "app")
+                .replace("<client_id>", "7")
+                .replace("[<seconds>]", "60");
             for choice in rest.split('|') {
                 let command = parse(&format!("{verb} {choice}"));
                 assert!(command.is_ok(), "{verb} {choice}: {command:?}");

@@ -30,6 +30,8 @@ pub enum ControlRequest {
     Users,
     /// The merged report with the statistics of statements.
     Statements,
+    /// The merged report with what was recorded of pools' traffic.
+    Traffic,
     /// Takes the spans of queries that have ended; the rest of the report is empty.
     Spans,
     /// A page of connections, from a position on.

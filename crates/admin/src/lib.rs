@@ -34,6 +34,7 @@ mod statements;
 mod stats;
 mod tables;
 mod token;
+mod traffic;
 
 pub use activity::{Activity, Backend, BackendKey, BackendSignal, RoleConnections, ServerCapacity};
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
@@ -44,7 +45,7 @@ pub use change::{
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
 pub use cluster::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
-pub use command::{Command, ConsoleRole, ShutdownMode, parse};
+pub use command::{Command, ConsoleRole, RECORD_SECONDS, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{
     BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
@@ -69,3 +70,4 @@ pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};
 pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, columns_with, connection_row, show};
+pub use traffic::{AutoRules, DryRun, ModeOutcome, RecordedUse, TrafficLevels, TrafficLine, TrafficRecord, UseLevel};

@@ -17,6 +17,7 @@ use crate::pins::{PinCounts, PinRecord};
 use crate::refusals::RefusalRecord;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
+use crate::traffic::TrafficRecord;
 
 /// The state of one worker, or of all after merging: the source of the console, the API and the metrics.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,8 @@ pub struct Report {
     pub spans: Vec<SpanRecord>,
     /// How many spans were left out since the last request.
     pub spans_dropped: u64,
+    /// What was recorded of pools' traffic, where it was requested.
+    pub traffic: Vec<TrafficRecord>,
 }
 
 /// The clients of a user on a database.
@@ -387,6 +390,8 @@ impl Report {
         StatementRecord::merge(&mut self.statements);
         self.spans.extend(other.spans);
         self.spans_dropped += other.spans_dropped;
+        self.traffic.extend(other.traffic);
+        TrafficRecord::merge(&mut self.traffic);
         for (pool, run) in other.statement_time {
             *self.statement_time.entry(pool).or_default() += run;
         }

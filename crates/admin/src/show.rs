@@ -35,6 +35,10 @@ pub enum Show {
     LostState,
     /// Weir's own: statements by their fingerprints.
     Statements,
+    /// Weir's own: which pools' traffic is recorded.
+    Records,
+    /// Weir's own: what other modes would do with the recorded traffic.
+    DryRun,
     /// Weir's own: the nodes that share pools' budgets.
     Cluster,
     /// Weir's own: what is wrong with Weir itself.
@@ -65,7 +69,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 27] = [
+pub(crate) const TABLES: [(Show, &str); 29] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -91,6 +95,8 @@ pub(crate) const TABLES: [(Show, &str); 27] = [
     (Show::Refusals, "refusals"),
     (Show::LostState, "lost_state"),
     (Show::Statements, "statements"),
+    (Show::Records, "records"),
+    (Show::DryRun, "dry_run"),
     (Show::Cluster, "cluster"),
     (Show::Faults, "faults"),
 ];

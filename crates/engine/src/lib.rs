@@ -37,6 +37,7 @@ mod secured;
 mod server;
 mod sessions;
 mod timers;
+mod traffic;
 mod upgrade;
 mod workers;
 

@@ -7,6 +7,7 @@
 //!   ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
 //! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
+//! - [`StateUse`] is what a text leaves, removes and finds of such state, for a record of traffic.
 //! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
 //! - Not seen: effects of functions whose text is not in the query.
 //!
@@ -15,6 +16,7 @@
 //!
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
+mod built_in;
 mod database;
 mod dirty;
 mod effects;
@@ -26,6 +28,7 @@ mod planned;
 mod read_only;
 mod resets;
 mod scan;
+mod state_use;
 mod steps;
 
 use std::borrow::Cow;
@@ -40,6 +43,7 @@ pub use kept::kept;
 pub use mentions::Mentions;
 pub use names::{Naming, RewrittenCommand, Verb, commands, names};
 pub use resets::{Reset, ResetBy, Resetting};
+pub use state_use::{StateAct, StateUse};
 pub use steps::steps_taken;
 
 /// The kind of a statement, by its first words.

@@ -179,6 +179,14 @@ impl ParamTable {
         self.index(name).is_some()
     }
 
+    /// Whether a parameter follows its client from this server to its next one once the client has changed it.
+    pub fn follows(&self, server: &Params, name: &str) -> bool {
+        match self.index(name) {
+            Some(index) => server.reports(index),
+            None => server.reports_all(0, &[name.into()]),
+        }
+    }
+
     /// The value of a parameter, if it is known.
     pub fn get<'p>(&self, params: &'p Params, name: &str) -> Option<&'p str> {
         params.values[self.index(name)?].as_deref()

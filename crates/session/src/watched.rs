@@ -32,12 +32,16 @@ pub struct Executed {
     pub rows: u64,
     /// Bytes that the server sent for it.
     pub bytes: u64,
+    /// Whether its last command was a ROLLBACK, or a COMMIT of a failed transaction.
+    pub rolled_back: bool,
 }
 
 /// Counts statements.
 pub trait StatementWatch {
     /// What a text counts as. Called for each query, and for each Bind of a statement.
     fn id_of(&mut self, text: &[u8]) -> StatementId;
+    /// An EXECUTE of this text is sent, which counts as the statement that PREPARE has given its name to.
+    fn executes(&mut self, text: &[u8], prepared: StatementId);
     /// A request was answered.
     fn executed(&mut self, what: Executed);
 }
@@ -55,6 +59,8 @@ pub(crate) struct Watched {
     /// Rows so far, and whether it has failed.
     pub(crate) rows: u64,
     pub(crate) failed: bool,
+    /// Whether its last command was a ROLLBACK.
+    pub(crate) rolled_back: bool,
     /// Bytes that the server has sent, before this input, and before this request.
     received: u64,
     begun_at: u64,
@@ -117,7 +123,13 @@ impl Watched {
     pub(crate) fn end(&mut self, statement: StatementId, at: usize) -> Executed {
         let end = self.received + at as u64;
         let bytes = end.saturating_sub(std::mem::replace(&mut self.begun_at, end));
-        Executed { statement, failed: std::mem::take(&mut self.failed), rows: std::mem::take(&mut self.rows), bytes }
+        Executed {
+            statement,
+            failed: std::mem::take(&mut self.failed),
+            rows: std::mem::take(&mut self.rows),
+            bytes,
+            rolled_back: std::mem::take(&mut self.rolled_back),
+        }
     }
 }
 

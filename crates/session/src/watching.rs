@@ -45,6 +45,7 @@ impl Link<'_, '_> {
             Some(sql::Prepared::Execute(name)) => {
                 let known = self.server.watched.prepared(&name);
                 if known != StatementId::NONE {
+                    self.ctx.watch.as_deref_mut().into_iter().for_each(|watch| watch.executes(text, known));
                     return known;
                 }
             }
@@ -103,7 +104,10 @@ impl Server {
         let simple = matches!(asked, Expected::Query | Expected::QueryLogged);
         let watched = &mut self.watched;
         match tag {
-            back::COMMAND_COMPLETE => watched.rows += rows_of(body),
+            back::COMMAND_COMPLETE => {
+                watched.rows += rows_of(body);
+                watched.rolled_back = body == b"ROLLBACK\0";
+            }
             back::PORTAL_SUSPENDED => watched.rows += u64::from(watched.row_limit),
             _ => {}
         }

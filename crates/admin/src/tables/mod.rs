@@ -17,6 +17,7 @@ mod settings;
 mod statements;
 mod statistics;
 mod table;
+mod traffic;
 
 use weir_config::{Config, FileFormat};
 
@@ -35,7 +36,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 27] = [
+pub(crate) const TABLES: [Entry; 29] = [
     Entry { show: Show::Pools, columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -61,6 +62,8 @@ pub(crate) const TABLES: [Entry; 27] = [
     Entry { show: Show::Refusals, columns: refusals::REFUSALS, rows: refusals::refusals },
     Entry { show: Show::LostState, columns: lost::LOST_STATE, rows: lost::lost_state },
     Entry { show: Show::Statements, columns: statements::STATEMENTS, rows: statements::statements },
+    Entry { show: Show::Records, columns: traffic::RECORDS, rows: traffic::records },
+    Entry { show: Show::DryRun, columns: traffic::DRY_RUN, rows: traffic::dry_run },
     Entry { show: Show::Cluster, columns: cluster::CLUSTER, rows: cluster::cluster },
     Entry { show: Show::Faults, columns: faults::FAULTS, rows: faults::faults },
 ];

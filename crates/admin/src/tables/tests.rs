@@ -17,7 +17,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 27] = [
+const REFERENCE: [(Show, &str, &str); 29] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",
@@ -86,6 +86,17 @@ const REFERENCE: [(Show, &str, &str); 27] = [
         "sssNNNNNNNNNNNss",
         "database, user, fingerprint, calls, errors, rows, bytes, run_time, wait_time, p50, p95, p99, share, missed_time, \
          applications, statement",
+    ),
+    (
+        Show::Records,
+        "sssssqqNNqqqqqqq",
+        "database, user, state, since, until, lines, bytes, missed, unfollowed, sessions, transactions, \
+         transactions_p99, holders, holders_p99, either, either_p99",
+    ),
+    (
+        Show::DryRun,
+        "ssssssNNsss",
+        "database, application_name, does, kind, in_transaction, in_auto, times, clients, first, last, statement",
     ),
     (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, shortfall, config, refused"),
     (Show::Faults, "sssss", "kind, state, since, summary, advice"),

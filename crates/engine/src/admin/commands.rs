@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{Command, CommandError, Show, ShutdownMode};
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Span, Time};
 
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
@@ -40,6 +40,11 @@ impl Admin {
             Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
             Command::Retry(name) => Ok(WorkerCommand::Retry(name.clone())),
             Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::StartRecord(name, seconds) => {
+                let until = core.common.now() + Span::from_secs(u64::from(*seconds));
+                Ok(WorkerCommand::StartRecord(name.clone(), until))
+            }
+            Command::StopRecord(name) => Ok(WorkerCommand::StopRecord(name.clone())),
             Command::ResetStatements => Ok(WorkerCommand::ResetStatements),
             Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
             Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
@@ -87,6 +92,7 @@ impl Admin {
                 return tables::list_connections(core, client, *what, io);
             }
             Command::Show(Show::Statements) => Ok(WorkerCommand::Statements),
+            Command::Show(Show::Records | Show::DryRun) => Ok(WorkerCommand::Traffic),
             Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return io.send(client.conn, &console::set_ignored()),
             Command::Reload => {

@@ -37,6 +37,9 @@ impl Admin {
             ControlRequest::Statements => {
                 self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Statements, io);
             }
+            ControlRequest::Traffic => {
+                self.broadcast(core, now, caller, Command::Show(Show::DryRun), &WorkerCommand::Traffic, io);
+            }
             ControlRequest::Spans => {
                 self.broadcast(core, now, caller, Command::Show(Show::Statements), &WorkerCommand::Spans, io);
             }

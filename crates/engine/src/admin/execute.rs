@@ -4,7 +4,7 @@ use weir_admin::{CommandError, Report};
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
 
-use crate::admin::{Admin, end};
+use crate::admin::{Admin, end, record};
 use crate::client::slot::ClientSlot;
 use crate::common::FollowUp;
 use crate::core::Core;
@@ -65,6 +65,9 @@ impl Admin {
                 return Ok(Outcome::Report(Box::new(self.report(core, workers, counts))));
             }
             WorkerCommand::Statements => return Ok(Outcome::Report(Box::new(self.statements_report(core, workers)))),
+            WorkerCommand::Traffic => return Ok(Outcome::Report(Box::new(self.traffic_report(core, workers, now)))),
+            WorkerCommand::StartRecord(name, until) => record::start(core, now, name.as_deref(), until),
+            WorkerCommand::StopRecord(name) => record::stop(core, now, name.as_deref()),
             WorkerCommand::Spans => {
                 let (spans, spans_dropped) = core.sessions.statements.take_spans(|at| core.common.wall(at));
                 return Ok(Outcome::Report(Box::new(Report { spans, spans_dropped, ..Report::default() })));

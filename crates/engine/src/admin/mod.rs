@@ -28,6 +28,7 @@ pub(crate) mod operators;
 pub(crate) mod paging;
 pub(crate) mod pool_counts;
 pub(crate) mod pool_health;
+pub(crate) mod record;
 pub(crate) mod refusals;
 pub(crate) mod reload;
 pub(crate) mod report;

@@ -302,6 +302,7 @@ pub(crate) fn memory(counts: ClientCounts, sessions: &Sessions) -> Vec<MemoryRec
     let clients = u64::from(counts.all());
     // What `statement_memory` limits, in KiB: the column holds 31 bits.
     let statements = sessions.interner.used().div_ceil(1024);
+    let recorded = sessions.statements.traffic().used().div_ceil(1024) as u64;
     let counted = sessions.statements.totals();
     let mut memory = vec![
         MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used: clients, free: 0 },
@@ -310,6 +311,9 @@ pub(crate) fn memory(counts: ClientCounts, sessions: &Sessions) -> Vec<MemoryRec
     if counted.capacity > 0 {
         let free = counted.capacity - counted.tracked;
         memory.push(MemoryRecord { name: "track_statements", size: ENTRY_BYTES, used: counted.tracked, free });
+    }
+    if recorded > 0 {
+        memory.push(MemoryRecord { name: "traffic_record", size: 1024, used: recorded, free: 0 });
     }
     memory
 }

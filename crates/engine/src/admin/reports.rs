@@ -1,6 +1,7 @@
 //! This worker's part of a report.
 
 use weir_admin::{DatabaseStats, Report, ServiceState};
+use weir_base::Time;
 
 use crate::admin::{Admin, logging_in, report, tables};
 use crate::cancel::forward;
@@ -49,6 +50,12 @@ impl Admin {
             .into_iter()
             .for_each(|(database, user, run)| *report.statement_time.entry((database, user)).or_default() += run);
         report
+    }
+
+    /// A report with what was recorded of pools' traffic.
+    pub(crate) fn traffic_report(&self, core: &Core, workers: &Workers, now: Time) -> Report {
+        let traffic = core.sessions.statements.traffic().reports(now, |at| core.common.wall(at));
+        Report { traffic, ..self.report(core, workers, false) }
     }
 
     /// This worker's part of a look at the health of pools. Pools with waiting clients are polled, which

@@ -79,6 +79,9 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
     core.prelogin.discharge(&mut client);
     core.sessions.recycle(std::mem::take(client.waiting_mut()));
     if client.pool != NO_POOL {
+        if core.sessions.statements.traffic().is_on() {
+            core.sessions.statements.traffic_mut().client_left(client.pool, client.id, now);
+        }
         clients::client_leaves(core, &client);
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);
         core.common.follow_up(FollowUp::PollPool(client.pool));

@@ -8,7 +8,7 @@
 //! - `wire`: the port as a link sees it. `stream`: links whose bytes are forwarded unchanged.
 //! - `link_clock`: when things happened on a link, and how long its client holds the server. `deadlines`: until when a
 //!   client or server must have acted.
-//! - `statements`: what is counted of each statement. `lost_state`: session state that clients lost.
+//! - `statements`: what is counted of each statement. `recorded`: what is recorded of a link's traffic. `lost_state`: session state that clients lost.
 
 pub(crate) mod acquire;
 pub(crate) mod deadlines;
@@ -20,6 +20,7 @@ pub(crate) mod lost_state;
 pub(crate) mod own_query;
 pub(crate) mod pin;
 pub(crate) mod query;
+pub(crate) mod recorded;
 pub(crate) mod relay;
 pub(crate) mod release;
 pub(crate) mod statements;

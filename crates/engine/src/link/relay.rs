@@ -11,6 +11,7 @@ use weir_session::{Executed, Refusal, StopReason, from_client, from_server};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{Cx, FollowUp};
 use crate::link::deadlines::{self, Progress};
+use crate::link::recorded;
 use crate::link::statements::{Fed, Slow};
 use crate::link::wire::Wire;
 use crate::log;
@@ -37,8 +38,8 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
-    let fed = Fed { now: cx.now, pool: client.pool, database: &slot.name, user: &slot.user };
-    let (conn, link) = (client.conn, client.link.unwrap_or(ConnId::NONE));
+    let fed = Fed { now: cx.now, pool: client.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
+    let (conn, id, link) = (client.conn, client.id, client.link.unwrap_or(ConnId::NONE));
     let Some(session) = client.ready() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
         return from_client::ClientOutcome { used: 0, stop };
@@ -71,6 +72,7 @@ pub(crate) fn feed_client<I: Io>(
         if watched && server.up().is_some_and(|(up, _)| up.is_busy()) {
             server.clock_mut().statement_sent(cx.now, client.request_at);
             cx.sessions.statements.sent_to(server.conn);
+            recorded::uses_server(&mut cx.sessions.statements, slot, id, cx.now);
         }
         note_request(cx, slot, server, mid_message);
     }
@@ -124,7 +126,7 @@ pub(crate) fn feed_server<I: Io>(
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
-    let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user };
+    let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
@@ -139,6 +141,9 @@ pub(crate) fn feed_server<I: Io>(
     };
     if watched {
         count_statements(cx, slot, server, client.as_deref_mut());
+        if cx.sessions.statements.traffic().records() {
+            recorded::replied(cx, slot, server, client.as_deref());
+        }
     }
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);

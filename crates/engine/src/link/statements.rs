@@ -6,6 +6,8 @@
 //! time divided by the number of entries. Texts are only held as fingerprints, without values.
 //!
 //! A text is hashed first; one that is known needs no more than that. Off, there is no table.
+//!
+//! While traffic is recorded ([`crate::traffic`]), the table also knows what each of its texts does with session state.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,12 +17,13 @@ use spans::Spans;
 use weir_admin::{
     ApplicationUse, Histogram, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals,
 };
-use weir_base::{ConnId, Span, Time};
+use weir_base::{ConnId, PoolMode, Span, Time};
 use weir_config::Config;
-use weir_pgwire::sql;
+use weir_pgwire::sql::{self, StateUse};
 use weir_session::{Executed, StatementId, StatementWatch};
 
 use crate::handles::PoolIx;
+use crate::traffic::{Deed, Happened, RecordedPool, Traffic};
 
 mod spans;
 
@@ -30,7 +33,7 @@ pub(crate) const ENTRY_BYTES: u64 = 4096;
 const MAX_TEXT: usize = 2000;
 /// The longest application_name that is kept; PostgreSQL's.
 const MAX_APPLICATION: usize = 63;
-/// Entries where only the log of slow statements or spans need them.
+/// Entries where only the log of slow statements, spans or a record of traffic need them.
 const FOR_LOG: u32 = 100;
 /// How long an unanswered request keeps the entry of its statement.
 const PINNED: Span = Span::from_secs(600);
@@ -43,6 +46,10 @@ const ID_KEY: u64 = 0x5765_6972_5374_6174;
 #[derive(Default)]
 pub(crate) struct Statements {
     table: Option<Box<Table>>,
+    /// What is recorded of pools' traffic.
+    traffic: Traffic,
+    /// The number of entries that the configuration wants, and the key of the hash of texts.
+    wanted: (usize, u64),
 }
 
 struct Table {
@@ -94,6 +101,8 @@ struct Entry {
     since: Time,
     asked_at: Time,
     is_open: bool,
+    /// What its texts do with session state, where traffic was recorded.
+    uses: Option<Arc<StateUse>>,
 }
 
 struct Application {
@@ -108,6 +117,7 @@ pub(crate) struct Fed<'a> {
     pub(crate) pool: PoolIx,
     pub(crate) database: &'a Arc<str>,
     pub(crate) user: &'a Arc<str>,
+    pub(crate) mode: PoolMode,
 }
 
 /// One execution that took long.
@@ -124,10 +134,8 @@ impl Statements {
     pub(crate) fn apply_config(&mut self, config: &Config, key: u64) {
         let logs = if config.log.min_duration_statement.is_zero() { 0 } else { FOR_LOG };
         let spans = if config.telemetry.makes_spans() { FOR_LOG } else { 0 };
-        let capacity = config.track_statements.max(logs).max(spans) as usize;
-        if self.table.as_ref().map_or(0, |table| table.capacity) != capacity {
-            self.table = (capacity > 0).then(|| Box::new(Table::new(capacity, key)));
-        }
+        self.wanted = (config.track_statements.max(logs).max(spans) as usize, key);
+        self.resize();
         if let Some(table) = &mut self.table {
             let texts = config.track_statements > 0;
             table.spans =
@@ -135,12 +143,52 @@ impl Statements {
         }
     }
 
+    /// Makes, keeps or drops the table.
+    fn resize(&mut self) {
+        let (wanted, key) = self.wanted;
+        let capacity = if self.traffic.is_on() { wanted.max(FOR_LOG as usize) } else { wanted };
+        if self.table.as_ref().map_or(0, |table| table.capacity) != capacity {
+            self.table = (capacity > 0).then(|| Box::new(Table::new(capacity, key)));
+        }
+    }
+
+    /// Begins to record traffic, or ends it, as `change` does.
+    pub(crate) fn change_traffic(&mut self, change: impl FnOnce(&mut Traffic)) {
+        change(&mut self.traffic);
+        self.resize();
+    }
+
+    /// What is recorded of pools' traffic.
+    #[inline]
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// What is recorded of pools' traffic, for what has happened.
+    #[inline]
+    pub(crate) fn traffic_mut(&mut self) -> &mut Traffic {
+        &mut self.traffic
+    }
+
     /// A session of this pool is fed: what counts its statements.
     #[inline]
     pub(crate) fn watch(&mut self, fed: &Fed<'_>) -> Option<&mut dyn StatementWatch> {
         let table = self.table.as_deref_mut()?;
         table.enter(fed.now, fed.pool, fed.database, fed.user);
-        Some(table)
+        if self.traffic.is_on() && !self.watch_traffic(fed) {
+            return None;
+        }
+        Some(self)
+    }
+
+    /// A session is fed while traffic is recorded. Returns whether there still is a table.
+    #[cold]
+    fn watch_traffic(&mut self, fed: &Fed<'_>) -> bool {
+        let pool = RecordedPool { ix: fed.pool, database: fed.database, user: fed.user, mode: fed.mode };
+        if !self.traffic.enter(fed.now, &pool) {
+            self.resize();
+        }
+        self.table.is_some()
     }
 
     /// Whether a statement was executed in the last feeding.
@@ -183,7 +231,8 @@ impl Statements {
         slow: impl FnMut(&Slow<'_>),
     ) {
         if let Some(table) = &mut self.table {
-            table.record(server, (run, waited), application, limit, slow);
+            let traffic = self.traffic.records().then_some(&mut self.traffic);
+            table.record(server, (run, waited), application, limit, slow, traffic);
         }
     }
 
@@ -319,6 +368,7 @@ impl Table {
             since: self.now,
             asked_at: self.now,
             is_open: true,
+            uses: None,
         });
         match self.entries.get_mut(usize::from(slot)) {
             Some(place) => *place = entry,
@@ -357,6 +407,7 @@ impl Table {
         application: &str,
         limit: u64,
         mut slow: impl FnMut(&Slow<'_>),
+        mut traffic: Option<&mut Traffic>,
     ) {
         let mut executed = std::mem::take(&mut self.executed);
         let each = run / executed.len().max(1) as u64;
@@ -375,6 +426,9 @@ impl Table {
                 spans.executed(server, what, (now, each, waited), names, entry.as_ref().map(|it| (it.id, &*it.text)));
             }
             let Some(entry) = entry else { continue };
+            if let Some(traffic) = &mut traffic {
+                traffic.executed(entry.happened(what));
+            }
             let waited = std::mem::take(&mut waited);
             entry.count(what, each, waited, application);
             if limit > 0 && each >= limit {
@@ -394,24 +448,37 @@ impl Table {
     }
 }
 
-impl StatementWatch for Table {
+impl StatementWatch for Statements {
     #[inline]
     fn id_of(&mut self, text: &[u8]) -> StatementId {
-        let statement = self.statement_of(text);
-        if let Some(spans) = &mut self.spans {
+        let Some(table) = &mut self.table else { return StatementId::NONE };
+        let statement = table.statement_of(text, self.traffic.records());
+        if let Some(spans) = &mut table.spans {
             spans.asked(statement, text);
         }
         statement
     }
 
+    fn executes(&mut self, text: &[u8], prepared: StatementId) {
+        let Some(table) = self.table.as_deref_mut().filter(|_| self.traffic.records()) else { return };
+        let mut normal = std::mem::take(&mut table.normal);
+        sql::normalize(text, sql::MAX_READ, &mut normal);
+        let deed = Deed { id: hash(&normal, ID_KEY), text: shown(&normal), uses: Arc::new(StateUse::of(text)) };
+        table.normal = normal;
+        self.traffic.sends(prepared, deed);
+    }
+
     fn executed(&mut self, what: Executed) {
-        self.executed.push(what);
+        if let Some(table) = &mut self.table {
+            table.executed.push(what);
+        }
     }
 }
 
 impl Table {
+    /// The statement of a text; `judges`: what the text does with session state is known afterwards.
     #[inline]
-    fn statement_of(&mut self, text: &[u8]) -> StatementId {
+    fn statement_of(&mut self, text: &[u8], judges: bool) -> StatementId {
         let read = &text[..text.len().min(sql::MAX_READ)];
         let raw = hash(read, self.key ^ u64::from(self.pool) << 1 ^ u64::from(read.len() < text.len()));
         let place = raw as usize & (self.known.len() - 1);
@@ -419,6 +486,7 @@ impl Table {
         let now = self.now;
         if known == raw
             && let Some(entry) = self.entry(statement)
+            && (!judges || entry.uses.is_some())
         {
             (entry.asked_at, entry.is_open) = (now, true);
             return statement;
@@ -426,6 +494,9 @@ impl Table {
         let statement = self.look_up(text);
         if let Some(entry) = self.entry(statement) {
             (entry.asked_at, entry.is_open) = (now, true);
+            if judges {
+                entry.judge(text);
+            }
         }
         self.known[place] = (raw, statement);
         statement
@@ -433,6 +504,25 @@ impl Table {
 }
 
 impl Entry {
+    /// Adds what this text does with session state.
+    #[cold]
+    fn judge(&mut self, text: &[u8]) {
+        let new = StateUse::of(text);
+        match &mut self.uses {
+            Some(known) if **known == new => {}
+            Some(known) => Arc::make_mut(known).merge(new),
+            None => self.uses = Some(Arc::new(new)),
+        }
+    }
+
+    /// An execution, for a record of traffic.
+    #[cold]
+    fn happened(&self, what: Executed) -> Happened {
+        let uses = self.uses.as_ref().filter(|uses| !uses.is_nothing());
+        let deed = uses.map(|uses| Deed { id: self.id, text: self.text.clone(), uses: uses.clone() });
+        Happened { statement: what.statement, deed, failed: what.failed, rolled_back: what.rolled_back }
+    }
+
     fn count(&mut self, what: Executed, run: u64, waited: u64, application: &str) {
         self.is_open = false;
         let (rows, bytes, errors) = (what.rows, what.bytes, u64::from(what.failed));

@@ -105,6 +105,11 @@ pub(crate) enum WorkerCommand {
     },
     /// A report with the statistics of statements.
     Statements,
+    /// A report with what was recorded of pools' traffic.
+    Traffic,
+    /// Traffic is recorded, of one database or of all, until then.
+    StartRecord(Option<String>, Time),
+    StopRecord(Option<String>),
     /// Takes the spans that have ended.
     Spans,
     ResetStatements,

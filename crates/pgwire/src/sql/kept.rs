@@ -114,7 +114,7 @@ fn ends_with_true(mut scan: Scan<'_>) -> bool {
 }
 
 /// The relevant words of one statement, in order: names in lower case, literals, and separators.
-struct Words<'a>(Vec<Token<'a>>);
+pub(super) struct Words<'a>(pub(super) Vec<Token<'a>>);
 
 /// The most words of a statement that are read.
 const MAX_WORDS: usize = 256;
@@ -122,7 +122,7 @@ const MAX_WORDS: usize = 256;
 impl<'a> Words<'a> {
     /// The words of the statement at `scan`, and the position after it; `None` where the text ends or is not
     /// understood.
-    fn of_statement(mut scan: Scan<'a>) -> (Option<Scan<'a>>, Words<'a>) {
+    pub(super) fn of_statement(mut scan: Scan<'a>) -> (Option<Scan<'a>>, Words<'a>) {
         let mut words = Vec::new();
         loop {
             match scan.token() {
@@ -134,7 +134,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn at(&self, index: usize) -> Option<&[u8]> {
+    pub(super) fn at(&self, index: usize) -> Option<&[u8]> {
         match self.0.get(index)? {
             Token::Word(word) | Token::Quoted(word) => Some(word),
             _ => None,
@@ -142,16 +142,16 @@ impl<'a> Words<'a> {
     }
 
     /// The first position at which these words follow each other.
-    fn find(&self, wanted: &[&str]) -> Option<usize> {
+    pub(super) fn find(&self, wanted: &[&str]) -> Option<usize> {
         (0..self.0.len()).find(|at| (0..wanted.len()).all(|i| self.at(at + i) == Some(wanted[i].as_bytes())))
     }
 
-    fn has(&self, wanted: &[&str]) -> bool {
+    pub(super) fn has(&self, wanted: &[&str]) -> bool {
         self.find(wanted).is_some()
     }
 
     /// The first call of this function: the position of its opening parenthesis.
-    fn call(&self, function: &str) -> Option<usize> {
+    pub(super) fn call(&self, function: &str) -> Option<usize> {
         let calls =
             |at: &usize| self.at(*at) == Some(function.as_bytes()) && self.0.get(at + 1) == Some(&Token::Other(b'('));
         (0..self.0.len()).find(calls).map(|at| at + 1)
@@ -159,7 +159,7 @@ impl<'a> Words<'a> {
 }
 
 /// The state that the command itself leaves.
-fn by_command(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
+pub(super) fn by_command(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     match words.at(0) {
         Some(b"set") if sets_for_good(words, follows) => Dirty::SETTINGS,
         Some(b"listen") => Dirty::LISTEN,
@@ -214,7 +214,7 @@ fn sets_only_access(words: &Words<'_>) -> bool {
 }
 
 /// The state that the statement's expressions leave.
-fn by_words(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
+pub(super) fn by_words(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     let mut kept = Dirty::NONE;
     for function in
         ["pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared"]

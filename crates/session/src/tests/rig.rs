@@ -48,6 +48,10 @@ pub(crate) struct Watch {
     texts: Vec<String>,
     /// The text, the rows, and whether it failed.
     pub(crate) executed: Vec<(String, u64, bool)>,
+    /// Texts of EXECUTE, and what each counts as.
+    pub(crate) executes: Vec<(String, String)>,
+    /// How many requests ended with a ROLLBACK.
+    pub(crate) rolled_back: u64,
     pub(crate) bytes: u64,
 }
 
@@ -57,7 +61,13 @@ impl StatementWatch for Watch {
         StatementId(self.texts.len() as u32)
     }
 
+    fn executes(&mut self, text: &[u8], prepared: StatementId) {
+        let counts_as = self.texts[prepared.0 as usize - 1].clone();
+        self.executes.push((String::from_utf8_lossy(text).into_owned(), counts_as));
+    }
+
     fn executed(&mut self, what: Executed) {
+        self.rolled_back += u64::from(what.rolled_back);
         self.executed.push((self.texts[what.statement.0 as usize - 1].clone(), what.rows, what.failed));
         self.bytes += what.bytes;
     }

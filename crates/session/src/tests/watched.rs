@@ -78,6 +78,19 @@ fn an_execute_by_sql_counts_as_what_prepare_has_named() {
     }
     let wanted = [one("prepare Q as select 5", 5, false), one("select 5", 5, false), one("execute other", 5, false)];
     assert_eq!(executed(&mut link), wanted);
+    let watch = link.watch.as_ref().expect("watched");
+    assert_eq!(watch.executes, [("execute q".to_owned(), "select 5".to_owned())]);
+}
+
+#[test]
+fn a_request_that_ends_with_a_rollback_says_so() {
+    for mode in [PoolMode::Session, PoolMode::Transaction] {
+        let mut link = watched(mode);
+        link.ask(&[query("begin"), query("rollback"), query("rollback; select 1")]);
+        link.tell(&[complete("BEGIN"), ready(), complete("ROLLBACK"), ready()]);
+        link.tell(&[complete("ROLLBACK"), complete("SELECT 1"), ready()]);
+        assert_eq!(link.watch.as_ref().expect("watched").rolled_back, 1);
+    }
 }
 
 #[test]

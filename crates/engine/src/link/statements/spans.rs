@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn executed(spans: &mut Spans, server: u32, statement: u32) {
-        let what = Executed { statement: StatementId(statement), failed: false, rows: 1, bytes: 9 };
+        let what = Executed { statement: StatementId(statement), failed: false, rows: 1, bytes: 9, rolled_back: false };
         let names = ("app".into(), "ann".into());
         spans.executed(conn(server), what, (Time::START, 10, 5), &names, Some((7, "select ?")));
     }

@@ -12,18 +12,24 @@ fn table(capacity: u32) -> Statements {
 }
 
 fn enter(statements: &mut Statements, ix: PoolIx, database: &str) {
-    statements.watch(&Fed { now: Time::START, pool: ix, database: &database.into(), user: &"joe".into() });
+    statements.watch(&Fed {
+        now: Time::START,
+        pool: ix,
+        database: &database.into(),
+        user: &"joe".into(),
+        mode: PoolMode::Session,
+    });
 }
 
 /// What counts for the pool that was entered.
 fn watch(statements: &mut Statements) -> &mut dyn StatementWatch {
-    statements.table.as_deref_mut().expect("on")
+    statements
 }
 
 fn run(statements: &mut Statements, text: &str, took: u64) -> StatementId {
     let watch = watch(statements);
     let statement = watch.id_of(text.as_bytes());
-    watch.executed(Executed { statement, failed: false, rows: 1, bytes: 10 });
+    watch.executed(Executed { statement, failed: false, rows: 1, bytes: 10, rolled_back: false });
     statements.record(ConnId::NONE, (took, 0), "psql", 0, |_| {});
     statement
 }
@@ -89,8 +95,14 @@ fn a_statement_that_still_runs_keeps_its_place_and_an_answer_to_a_lost_one_count
         last = run(&mut statements, &format!("select * from light_{light}"), 1);
     }
     let watch = watch(&mut statements);
-    watch.executed(Executed { statement: running, failed: true, rows: 0, bytes: 0 });
-    watch.executed(Executed { statement: StatementId(last.0 + (1 << 16)), failed: true, rows: 0, bytes: 0 });
+    watch.executed(Executed { statement: running, failed: true, rows: 0, bytes: 0, rolled_back: false });
+    watch.executed(Executed {
+        statement: StatementId(last.0 + (1 << 16)),
+        failed: true,
+        rows: 0,
+        bytes: 0,
+        rolled_back: false,
+    });
     statements.record(ConnId::NONE, (2_000_000, 5), "", 1, |slow| {
         assert_eq!((slow.text, slow.run, slow.waited), ("select slow()", 1_000_000, 5));
     });
@@ -106,7 +118,7 @@ fn the_memory_of_an_entry_is_bounded_whatever_its_text_and_its_clients() {
     for name in &names {
         let watch = watch(&mut statements);
         let statement = watch.id_of(format!("select {}", "é, b,".repeat(5000)).as_bytes());
-        watch.executed(Executed { statement, failed: false, rows: 0, bytes: 0 });
+        watch.executed(Executed { statement, failed: false, rows: 0, bytes: 0, rolled_back: false });
         statements.record(ConnId::NONE, (1, 0), name, 0, |_| {});
     }
     let table = statements.table.as_ref().expect("on");
