@@ -91,6 +91,14 @@ impl Workers {
         }
     }
 
+    /// The report with what was recorded of pools' traffic, and the configuration in force.
+    pub(crate) async fn traffic(&self) -> Result<(Report, Arc<Config>), ApiError> {
+        match self.ask(ControlRequest::Traffic, ANSWER_TIMEOUT).await? {
+            ControlReply::Report(report, config) => Ok((*report, config)),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
     /// Takes the spans of queries that have ended.
     pub(crate) async fn spans(&self) -> Result<Report, ApiError> {
         match self.ask(ControlRequest::Spans, ANSWER_TIMEOUT).await? {

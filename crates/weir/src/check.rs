@@ -2,6 +2,7 @@
 //!
 //! Owns what is looked at; `report` owns how it is printed. Changes nothing; connects to servers only with `--connect`.
 
+mod dry_run;
 mod report;
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +27,7 @@ Examples:
   weir check pgbouncer.ini         also lists settings without effect, with the reason
   weir check - < weir.toml         reads standard input
   weir check weir.toml --json      for a program: an object of findings
+  weir check weir.toml --dry-run   shows what other modes would do with recorded traffic
 
 The object of --json has file, servable, errors, warnings, omitted (errors beyond the first 50) and
 findings, each with level (error, warning or note), file, line, key, message and help; line, key and
@@ -41,6 +43,15 @@ pub(crate) struct Arguments {
     /// Also log in to each pool's server
     #[arg(long)]
     connect: bool,
+    /// Show what other modes would do with the traffic that the running Weir of this file has recorded
+    #[arg(long, conflicts_with = "connect")]
+    dry_run: bool,
+    /// With --dry-run: only this pool
+    #[arg(long, value_name = "NAME", requires = "dry_run")]
+    pool: Option<String>,
+    /// With --dry-run: the authority of the API's certificate, PEM [default: those of this machine]
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    ca_file: Option<PathBuf>,
     /// Print an object for a program
     #[arg(long)]
     json: bool,
@@ -50,6 +61,10 @@ pub(crate) struct Arguments {
 
 /// Checks a file. Fails if Weir could not serve it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.dry_run {
+        let wanted = dry_run::Wanted { pool: arguments.pool.as_deref(), ca_file: arguments.ca_file.as_deref() };
+        return dry_run::run(&arguments.file, &wanted, arguments.json, arguments.color.term());
+    }
     let file = load::named(&arguments.file);
     let (config, mistakes) = load::load_as_far(file);
     if arguments.json {

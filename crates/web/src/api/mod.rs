@@ -12,6 +12,7 @@ mod cluster;
 mod connections;
 mod database_servers;
 mod databases;
+mod dry_run;
 mod events;
 mod gate;
 mod history;
@@ -171,6 +172,9 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/silences/{id}", VIEWER, OPERATOR, delete(alerts::end_silence)),
         ("/api/v1/statements", VIEWER, ADMIN, get(statements::list)),
         ("/api/v1/statements/reset", VIEWER, OPERATOR, post(statements::reset)),
+        ("/api/v1/dry-run", VIEWER, ADMIN, get(dry_run::all)),
+        ("/api/v1/start-record", VIEWER, OPERATOR, post(dry_run::start_all)),
+        ("/api/v1/stop-record", VIEWER, OPERATOR, post(dry_run::stop_all)),
         ("/api/v1/log", VIEWER, ADMIN, get(log::list)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/history", VIEWER, ADMIN, get(history::overview)),
@@ -185,6 +189,9 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/pools/{name}", VIEWER, ADMIN, get(pools::one).patch(change::alter).delete(change::delete)),
         ("/api/v1/pools/{name}/config", VIEWER, ADMIN, get(change::config)),
         ("/api/v1/pools/{name}/history", VIEWER, ADMIN, get(history::history)),
+        ("/api/v1/pools/{name}/dry-run", VIEWER, ADMIN, get(dry_run::one)),
+        ("/api/v1/pools/{name}/start-record", VIEWER, OPERATOR, post(dry_run::start)),
+        ("/api/v1/pools/{name}/stop-record", VIEWER, OPERATOR, post(dry_run::stop)),
         ("/api/v1/pools/{name}/pause", VIEWER, OPERATOR, post(pools::pause)),
         ("/api/v1/pools/{name}/resume", VIEWER, OPERATOR, post(pools::resume)),
         ("/api/v1/pools/{name}/reconnect", VIEWER, OPERATOR, post(pools::reconnect)),

@@ -195,6 +195,8 @@ fn each_role_may_do_what_is_its_and_no_more() {
         "/silences",
         "/silences/7",
         "/statements/reset",
+        "/start-record",
+        "/stop-record",
     ];
     let free = ["/api/v1/login", "/api/v1/logout"];
     for (method, path) in operations() {
