@@ -34,7 +34,7 @@ export async function deedsOf(pool: string): Promise<Deed[]> {
 function whatOf(method: string, path: string, pool: string): string | null {
   const [kind = '', name = '', act = ''] = path.replace(/^\/api\/v1\//, '').split('/').map(decoded);
   if (kind === 'pools' && name === pool) {
-    if (act === 'retry' || act === 'backends') return null;
+    if (['retry', 'backends', 'start-record', 'stop-record'].includes(act)) return null;
     return act || (method === 'DELETE' ? 'deleted' : 'changed');
   }
   if (kind === 'pools' && method === 'POST' && name === '') return null;
