@@ -1,11 +1,11 @@
-//! The text of a query that is edited for its server, in one pass, and which place in the client's text a place in the
-//! edited one is: PostgreSQL's errors give a position in characters, from 1 on.
+//! The text of a query that is edited for its server, in one pass.
 
 use std::ops::Range;
 
 use weir_pgwire::sql::Verb;
 
 use crate::replaced::NOTHING;
+use crate::shifts::Shifts;
 
 /// A text that is being edited, from its beginning to its end.
 pub(crate) struct Edit<'t> {
@@ -22,33 +22,6 @@ pub(crate) struct Edit<'t> {
 pub(crate) struct EditedText {
     pub(crate) text: Vec<u8>,
     pub(crate) shifts: Shifts,
-}
-
-/// Where an edited text has other characters than the client's: the number of those before, of those that were put there,
-/// and of those that were there.
-#[derive(Debug, Default)]
-pub(crate) struct Shifts(Vec<[u32; 3]>);
-
-impl Shifts {
-    /// The position in the client's text.
-    pub(crate) fn original(&self, position: u32) -> u32 {
-        let mut original = position;
-        for [before, put, cut] in &self.0 {
-            if position <= *before {
-                break;
-            }
-            if position <= before + put {
-                // In what the client has not written: where that begins.
-                return original - (position - before) + 1;
-            }
-            original = original - put + cut;
-        }
-        original
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// The number of characters in a text.
@@ -126,7 +99,7 @@ impl<'t> Edit<'t> {
             (upto, before) = (put.end, before + shift[1]);
             shift
         };
-        let shifts = Shifts(std::mem::take(&mut self.places).into_iter().map(shift).collect());
+        let shifts = Shifts::new(std::mem::take(&mut self.places).into_iter().map(shift).collect());
         Some(EditedText { text: self.edited, shifts })
     }
 }

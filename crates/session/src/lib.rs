@@ -43,6 +43,7 @@ mod server;
 mod server_error;
 mod session_state;
 mod shape;
+mod shifts;
 mod skip;
 mod spelling;
 mod sql_names;

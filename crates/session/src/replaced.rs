@@ -11,8 +11,8 @@ use std::sync::Arc;
 use weir_pgwire::backend;
 
 use crate::budget::{Account, Charge};
-use crate::edit::Shifts;
 use crate::names::Name;
+use crate::shifts::Shifts;
 
 /// A statement that does nothing: UNLISTEN succeeds and fails where DEALLOCATE and SET do, and nobody listens to this
 /// channel. Not longer than the shortest DEALLOCATE.
