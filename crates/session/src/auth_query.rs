@@ -12,8 +12,8 @@ use weir_pgwire::tag::back;
 use weir_pgwire::{HEAD, Head, Of, TxStatus, backend, put_front};
 
 use crate::expected::Expected;
-use crate::frame_reader::{Disposition, Piece};
 use crate::out::Out;
+use crate::own_exchange::{self, take_report};
 use crate::params::ParamTable;
 use crate::server::{ProtocolViolation, Server};
 use crate::server_error::{ErrorRead, ServerError, read_error};
@@ -71,38 +71,26 @@ impl AuthQuery {
         input: &[u8],
         table: &ParamTable,
     ) -> Result<Option<AuthQueryResult>, ProtocolViolation> {
-        let mut at = 0;
-        loop {
-            match server.stream.next(input, &mut at, need).map_err(|malformed| ProtocolViolation(malformed.0))? {
-                Piece::End if self.over => return Ok(Some(self.answer())),
-                Piece::End => return Ok(None),
-                Piece::Rest(..) => {}
-                Piece::Here(here, head) => at += self.message(server, &input[here..], head, table)?,
-                Piece::Held(head) => {
-                    let held = server.stream.take_held();
-                    self.message(server, &held, head, table)?;
-                    server.stream.give_back(held);
-                }
-            }
-        }
+        own_exchange::messages(server, input, need, |server, here, head| self.message(server, here, head, table))?;
+        Ok(self.over.then(|| self.answer()))
     }
 
-    /// One message, whose beginning is in `bytes`. Returns how many bytes are consumed.
+    /// One message, of which this is here.
     fn message(
         &mut self,
         server: &mut Server,
-        bytes: &[u8],
+        here: &[u8],
         head: Head,
         table: &ParamTable,
-    ) -> Result<usize, ProtocolViolation> {
-        let here = &bytes[..bytes.len().min(head.total())];
-        server.stream.rest(head.total() - here.len(), Disposition::Discard);
-        let body = &here[HEAD.min(here.len())..];
+    ) -> Result<(), ProtocolViolation> {
+        let body = &here[HEAD..];
         let whole = here.len() == head.total() && head.total() <= MAX_MESSAGE;
         match head.tag {
             back::NOTICE | back::NOTIFICATION => {}
-            back::PARAMETER_STATUS if whole => report(server, body, table),
-            back::PARAMETER_STATUS => server.unusable = true,
+            // Where a value is not known, the server's next client would not know it.
+            back::PARAMETER_STATUS => {
+                server.unusable |= !(whole && take_report(server, body, table).is_ok_and(|readable| readable));
+            }
             back::ERROR => self.error(server, body),
             _ if self.over => return Err(ProtocolViolation("a reply that no request explains")),
             back::PARSE_COMPLETE | back::BIND_COMPLETE | back::COMMAND_COMPLETE | back::PORTAL_SUSPENDED => {}
@@ -112,7 +100,7 @@ impl AuthQuery {
             back::READY => self.ready(server, body)?,
             _ => return Err(ProtocolViolation("a reply that auth_query may not have")),
         }
-        Ok(here.len())
+        Ok(())
     }
 
     fn error(&mut self, server: &mut Server, body: &[u8]) {
@@ -176,18 +164,8 @@ impl AuthQuery {
     }
 }
 
-/// A parameter changed on the server during the query: its next client must know.
-fn report(server: &mut Server, body: &[u8], table: &ParamTable) {
-    let status = backend::parameter_status(body).ok();
-    let texts = status.and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
-    match texts {
-        Some((name, value)) => drop(table.report(&mut server.params, name, value)),
-        None => server.unusable = true,
-    }
-}
-
 /// How many bytes of a message must be present before it is read.
-fn need(_: &[u8], head: Head) -> usize {
+fn need(head: Head) -> usize {
     match head.tag {
         back::ROW_DESCRIPTION | back::DATA_ROW | back::ERROR | back::PARAMETER_STATUS | back::READY => {
             head.total().min(MAX_MESSAGE)

@@ -29,6 +29,7 @@ mod names;
 mod naming;
 mod out;
 mod own_context;
+mod own_exchange;
 mod params;
 mod pass_through;
 mod pending;

@@ -10,8 +10,8 @@ use weir_pgwire::tag::back;
 use weir_pgwire::{HEAD, Head, Malformed, TxStatus, backend};
 
 use crate::channels::SharedNotification;
-use crate::frame_reader::{Disposition, Piece};
 use crate::out::Out;
+use crate::own_exchange::{self, take_report};
 use crate::params::ParamTable;
 use crate::server::{ProtocolViolation, Server};
 use crate::server_error::{ErrorRead, ServerError, read_error};
@@ -58,45 +58,27 @@ impl Listener {
         table: &ParamTable,
         heard: &mut Vec<Heard>,
     ) -> Result<(), ProtocolViolation> {
-        let mut at = 0;
-        loop {
-            match server.stream.next(input, &mut at, |_, head| head.total().min(MAX_MESSAGE))? {
-                Piece::End => return Ok(()),
-                Piece::Rest(..) => {}
-                Piece::Here(here, head) => {
-                    at = here + head.total().min(input.len() - here);
-                    self.message(server, &input[here..at], head, table, heard)?;
-                }
-                Piece::Held(head) => {
-                    let held = server.stream.take_held();
-                    self.message(server, &held, head, table, heard)?;
-                    server.stream.give_back(held);
-                }
-            }
-        }
+        let need = |head: Head| head.total().min(MAX_MESSAGE);
+        own_exchange::messages(server, input, need, |server, bytes, head| {
+            self.message(server, &bytes[HEAD..], head.tag, table, heard)
+        })
     }
 
     fn message(
         &mut self,
         server: &mut Server,
-        bytes: &[u8],
-        head: Head,
+        body: &[u8],
+        tag: u8,
         table: &ParamTable,
         heard: &mut Vec<Heard>,
     ) -> Result<(), ProtocolViolation> {
-        server.stream.rest(head.total() - bytes.len(), Disposition::Discard);
-        let body = &bytes[HEAD..];
-        match head.tag {
+        match tag {
             back::NOTICE => {}
             back::NOTIFICATION => {
                 heard.push(Heard::Notification(notification(body)?));
             }
-            back::PARAMETER_STATUS => {
-                let (name, value) = backend::parameter_status(body)?;
-                if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) {
-                    table.report(&mut server.params, name, value);
-                }
-            }
+            // What can't be read concerns no channel.
+            back::PARAMETER_STATUS => drop(take_report(server, body, table)?),
             back::ERROR => {
                 let ErrorRead { error, fatal, .. } = read_error(body);
                 server.unusable |= fatal || !self.busy;

@@ -23,7 +23,7 @@ const BEGINNING: usize = 512;
 #[derive(Debug)]
 pub(crate) struct LongText {
     hasher: SipHasher13,
-    mentions: Mentions,
+    mentions: Option<Mentions>,
     read: usize,
     /// What was found, once all is read: a message that must wait is decided on again.
     whole: Option<(u128, Judgement)>,
@@ -32,7 +32,7 @@ pub(crate) struct LongText {
 impl LongText {
     /// Nothing is read yet. `hash_key` is that of the worker's texts.
     pub(crate) fn new(hash_key: &[u8; 16]) -> LongText {
-        LongText { hasher: SipHasher13::new_with_key(hash_key), mentions: Mentions::default(), read: 0, whole: None }
+        LongText { hasher: SipHasher13::new_with_key(hash_key), mentions: None, read: 0, whole: None }
     }
 
     /// Reads what is new in the beginning of a message.
@@ -52,11 +52,7 @@ impl LongText {
 
     fn take(&mut self, block: &[u8]) {
         self.hasher.write(block);
-        if self.read == 0 {
-            self.mentions = Mentions::begin(block)
-        } else {
-            self.mentions.feed(block)
-        }
+        add(&mut self.mentions, block);
         self.read += block.len();
     }
 
@@ -73,12 +69,19 @@ impl LongText {
 
 /// What is known of a long text that is there as a whole.
 pub(crate) fn judge(text: &[u8]) -> Judgement {
-    let mut blocks = text.chunks(BLOCK);
-    let mut mentions = Mentions::begin(blocks.next().unwrap_or_default());
-    blocks.for_each(|block| mentions.feed(block));
+    let mut mentions = None;
+    text.chunks(BLOCK).for_each(|block| add(&mut mentions, block));
     judgement(text, mentions)
 }
 
-fn judgement(text: &[u8], mentions: Mentions) -> Judgement {
-    Judgement::of_long(&text[..text.len().min(BEGINNING)], &mentions)
+/// Reads one more block of a text, of which this is known so far.
+fn add(mentions: &mut Option<Mentions>, block: &[u8]) {
+    match mentions {
+        Some(mentions) => mentions.feed(block),
+        None => *mentions = Some(Mentions::begin(block)),
+    }
+}
+
+fn judgement(text: &[u8], mentions: Option<Mentions>) -> Judgement {
+    Judgement::of_long(&text[..text.len().min(BEGINNING)], &mentions.unwrap_or_default())
 }

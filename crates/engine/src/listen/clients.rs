@@ -18,17 +18,21 @@ pub(crate) fn is_ready(session: &Client, table: Option<&mut Table>) -> bool {
 }
 
 /// Something has happened for which clients of a pool wait: those that have waited for enough continue.
-pub(crate) fn check_waiting(core: &mut Core, ix: u32) {
-    let slot = core.pools.get_mut(ix);
-    let Some(table) = slot.listening.table() else { return };
-    for (conn, left) in std::mem::take(&mut table.waiting) {
-        let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { continue };
-        let ready = client.ready().is_none_or(|session| is_ready(session, Some(&mut *table)));
-        if ready {
-            core.common.follow_up(FollowUp::Listens(conn, left));
-        } else {
-            table.waiting.insert(conn, left);
-        }
+pub(crate) fn check_all(core: &mut Core, ix: u32) {
+    let Some(table) = core.pools.get_mut(ix).listening.table() else { return };
+    let waiting: Vec<ConnId> = table.waiting.keys().copied().collect();
+    waiting.into_iter().for_each(|client| check(core, ix, client));
+}
+
+/// Something has happened for which a client may wait: it continues if it has waited for enough.
+pub(crate) fn check(core: &mut Core, ix: u32, conn: ConnId) {
+    let Some(table) = core.pools.get_mut(ix).listening.table() else { return };
+    let Some(left) = table.waiting.remove(&conn) else { return };
+    let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { return };
+    if client.ready().is_none_or(|session| is_ready(session, Some(&mut *table))) {
+        core.common.follow_up(FollowUp::Listens(conn, left));
+    } else {
+        table.waiting.insert(conn, left);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::server::slot::{ServerPhase, ServerSlot};
 /// A notification for all clients that listen on its channel.
 pub(crate) fn deliver<I: Io>(core: &mut Core, now: Time, ix: PoolIx, notification: SharedNotification, io: &mut I) {
     let Some(table) = core.pools.get_mut(ix).listening.table() else { return };
-    let (clients, waiting) = (table.clients_of(&notification.channel), !table.waiting.is_empty());
+    let clients = table.clients_of(&notification.channel);
     let notification = Arc::new(notification);
     for conn in clients {
         let channels = core.conns.get_mut::<ClientSlot>(conn).and_then(|client| client.ready()?.channels_mut());
@@ -31,9 +31,7 @@ pub(crate) fn deliver<I: Io>(core: &mut Core, now: Time, ix: PoolIx, notificatio
             Some(Err(_)) => leave::refuse_handle(core, now, conn, Refusal::TooManyNotifications, io),
             None => {}
         }
-    }
-    if waiting {
-        clients::check_waiting(core, ix);
+        clients::check(core, ix, conn);
     }
 }
 

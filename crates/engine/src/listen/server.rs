@@ -131,7 +131,7 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
                 core.pools.get_mut(ix).listening.table().into_iter().for_each(|table| table.commands_done());
                 let slot = core.pools.get_mut(ix);
                 commands(cx!(core, now, io), slot, &mut server);
-                clients::check_waiting(core, ix);
+                clients::check_all(core, ix);
                 core.common.follow_up(FollowUp::PollPool(ix));
             }
             Heard::Done(Err(error)) => {
@@ -166,7 +166,7 @@ pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) 
                 if missed.is_some_and(|table| table.is_lost()) {
                     deliver::gap(core, ix);
                 }
-                clients::check_waiting(core, ix);
+                clients::check_all(core, ix);
             }
         }
         By::Requested(handle) if unused || stopped => {
