@@ -12,7 +12,7 @@ use weir_pgwire::tag::front;
 use crate::budget::{Account, Charge};
 use crate::channels::Channels;
 use crate::frame_reader::FrameReader;
-use crate::judged::Judged;
+use crate::judged::{Judged, has_columns_of_cursor};
 use crate::long_text::LongText;
 use crate::names::{ChangeNumber, ClientStatements, Given};
 use crate::params::{ParamTable, Params, Wanted};
@@ -120,8 +120,10 @@ impl Unnamed {
 
     /// The client was given a description of the statement, of this preparation.
     pub(crate) fn learn_shape(&mut self, shape: Shape, of: u64) {
-        if let Unnamed::Held(text) = self {
-            text.shape.learn(shape, of);
+        if let Unnamed::Held(held) = self
+            && !has_columns_of_cursor(held.text())
+        {
+            held.shape.learn(shape, of);
         }
     }
 

@@ -76,6 +76,13 @@ impl Judged {
     }
 }
 
+/// Whether a text has the columns of a cursor, which it finds each time that it is described or executed: PostgreSQL
+/// analyses no FETCH before, and has no "cached plan must not change result type" for it.
+pub(crate) fn has_columns_of_cursor(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    text.get(..5).is_some_and(|head| head.eq_ignore_ascii_case(b"fetch"))
+}
+
 /// The text in what follows the name in a Parse.
 pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes)

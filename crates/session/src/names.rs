@@ -16,6 +16,7 @@ use std::sync::Arc;
 use weir_base::shrink;
 
 use crate::budget::{Account, Charge, NoRoom};
+use crate::judged::has_columns_of_cursor;
 use crate::shape::{GivenShape, Shape};
 use crate::statements::{Key, Statement};
 
@@ -143,7 +144,9 @@ impl ClientStatements {
     /// The client was given a shape of the statement that this change gave it, in that preparation.
     pub(crate) fn learn_shape(&mut self, by: ChangeNumber, shape: Shape, of: u64) {
         if let Some(given) = self.by_age.get(&by).and_then(|name| self.by_name.get_mut(name.key())) {
-            given.shape.learn(shape, of);
+            if !has_columns_of_cursor(given.statement.text()) {
+                given.shape.learn(shape, of);
+            }
         }
     }
 
