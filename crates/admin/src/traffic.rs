@@ -189,7 +189,7 @@ impl AutoRules {
         let pool = config.pool(database);
         let limits = pool.as_ref().map_or(&config.limits, |pool| &pool.limits);
         AutoRules {
-            shares_listen: limits.listen == ListenBy::Shared,
+            shares_listen: limits.listen != ListenBy::Own,
             refuse: limits.pin_refuse,
             max_pinned: limits.max_pinned,
         }

@@ -46,5 +46,5 @@ pub(crate) fn replied<I: Io>(
 /// The kinds of state, beside settings, for which a client would keep its server in mode auto.
 fn pins(slot: &PoolSlot) -> Dirty {
     let kinds = Dirty::ALL.without(Dirty::SETTINGS);
-    if slot.config.limits.listen == ListenBy::Shared { kinds.without(Dirty::LISTEN) } else { kinds }
+    if slot.config.limits.listen != ListenBy::Own { kinds.without(Dirty::LISTEN) } else { kinds }
 }
