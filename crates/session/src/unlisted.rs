@@ -21,7 +21,14 @@ const MAX_VALUE: usize = 1_000;
 
 /// See the head of the file. Shared between all that know the same.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Unlisted(Option<Arc<Vec<(Box<str>, Box<str>)>>>);
+pub(crate) struct Unlisted(Option<Arc<Vec<ServerDefault>>>);
+
+/// A parameter, and its value where no client has set it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct ServerDefault {
+    name: Box<str>,
+    value: Box<str>,
+}
 
 impl Unlisted {
     /// A server reports a parameter of its own.
@@ -30,17 +37,17 @@ impl Unlisted {
             return;
         }
         let all = Arc::make_mut(self.0.get_or_insert_default());
-        if let Some(at) = all.iter().position(|(known, _)| **known == *name) {
-            all[at].1 = value.into();
+        if let Some(at) = all.iter().position(|known| *known.name == *name) {
+            all[at].value = value.into();
         } else if all.len() < MOST {
-            all.push((name.into(), value.into()));
+            all.push(ServerDefault { name: name.into(), value: value.into() });
         }
     }
 
     /// What the server has where no client has set the parameter of this name; `None` if it does not report that.
     pub(crate) fn default_of(&self, name: &str) -> Option<&str> {
         let all = self.0.as_deref()?;
-        all.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+        all.iter().find(|known| known.name.eq_ignore_ascii_case(name)).map(|known| &*known.value)
     }
 }
 

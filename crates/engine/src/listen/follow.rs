@@ -58,7 +58,7 @@ pub(crate) fn follow<I: Io>(
     let table = core.pools.get_mut(server.pool).listening.table_or_new();
     let fits = becomes || table.encoding.is_none() || table.encoding == encoding;
     let listens = becomes || matches!(by, By::Server(_));
-    if before.is_empty() && (!fits || !(listens || !keeps)) {
+    if before.is_empty() && (!fits || (keeps && !listens)) {
         core.pools.get_mut(server.pool).listening.drop_if_unused();
         return not_shared;
     }
