@@ -143,10 +143,10 @@ impl ClientStatements {
 
     /// The client was given a shape of the statement that this change gave it, in that preparation.
     pub(crate) fn learn_shape(&mut self, by: ChangeNumber, shape: Shape, of: u64) {
-        if let Some(given) = self.by_age.get(&by).and_then(|name| self.by_name.get_mut(name.key())) {
-            if !has_columns_of_cursor(given.statement.text()) {
-                given.shape.learn(shape, of);
-            }
+        if let Some(given) = self.by_age.get(&by).and_then(|name| self.by_name.get_mut(name.key()))
+            && !has_columns_of_cursor(given.statement.text())
+        {
+            given.shape.learn(shape, of);
         }
     }
 
