@@ -2,7 +2,7 @@
 // accessible, fits its screen, and is saved as a picture.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { load } from './load.mjs';
+import { client, load } from './load.mjs';
 import { looks } from './looks.mjs';
 import { inBrowser, server, words } from './stage.mjs';
 import { accounts, PASSWORD, serve } from './weir.mjs';
@@ -22,6 +22,7 @@ const PAGES = {
   'pools/app': (page) => page.getByRole('img', { name: /^Wait for a server:.*p95 \d/ }),
   'pools/app/clients': (page) => page.getByRole('cell', { name: /^waiting/ }).first(),
   'pools/app/servers': (page) => page.getByRole('cell', { name: /: (query running|idle)/ }).first(),
+  'pools/app/dry-run': (page) => page.getByRole('button', { name: 'Record traffic' }),
   'pools/app/connect': (page) => page.getByRole('button', { name: 'Copy URI' }),
   'pools/app/change': (page) => page.getByRole('button', { name: 'Save' }),
   new: (page) => page.getByRole('button', { name: 'Create pool' }),
@@ -62,6 +63,23 @@ test('a new pool with a tested server, and all of its fields, is accessible and 
   await on.button('Test connection').click();
   await page.getByText(/answered in/).waitFor();
   assert.deepEqual(await looks(page, 'new-tested'), []);
+}));
+
+test('a pool’s traffic is recorded, and its page says what other modes would do, is accessible and fits', () => inBrowser({}, async ({ page, goTo }) => {
+  const on = words(page);
+  await goTo('pools/session/dry-run');
+  await on.button('Record traffic').click();
+  await on.button('Stop recording').waitFor();
+  const session = client(uri('session'));
+  await session.connect();
+  await session.query('CREATE TEMP TABLE scratch (n int)');
+  await session.end();
+  const row = page.getByRole('row', { name: /create temp table scratch/ });
+  await row.waitFor();
+  assert.match(await row.innerText(), /leaves temporary objects\s+lost\s+pinned/);
+  assert.deepEqual(await looks(page, 'dry-run'), []);
+  await on.button('Stop recording').click();
+  await page.getByText('Recorded in mode session').waitFor();
 }));
 
 test('a confirmation of a dangerous action is accessible and fits', () => inBrowser({}, async ({ page, goTo }) => {

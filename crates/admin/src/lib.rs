@@ -70,4 +70,4 @@ pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};
 pub use tables::{Column, ColumnType, Row, Snapshot, Table, columns, columns_with, connection_row, show};
-pub use traffic::{AutoRules, DryRun, ModeOutcome, RecordedUse, TrafficLevels, TrafficLine, TrafficRecord, UseLevel};
+pub use traffic::{DryRun, ModeOutcome, ModeRules, RecordedUse, TrafficLevels, TrafficLine, TrafficRecord, UseLevel};

@@ -6,6 +6,9 @@
 use weir_base::{PoolMode, STATE_KINDS, StateKinds};
 use weir_config::{Config, ListenBy};
 
+/// The place of channels among the kinds of state.
+const LISTEN: u8 = 1;
+
 /// What a recorded statement did with session state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RecordedUse {
@@ -15,6 +18,8 @@ pub enum RecordedUse {
     SetFollowed,
     /// Changed a setting that keeps its client at its server in mode auto.
     SetKept,
+    /// Changed who the session is: it follows its client, and yet keeps it at its server in mode auto.
+    SetIdentity,
     /// Needed state of a kind that an earlier transaction had left, by its place in [`STATE_KINDS`].
     Found(u8),
     /// Asked for the value of a sequence that an earlier transaction had drawn.
@@ -119,7 +124,7 @@ impl RecordedUse {
             RecordedUse::Left(place) | RecordedUse::Found(place) => {
                 STATE_KINDS.get(usize::from(place)).copied().unwrap_or("unknown")
             }
-            RecordedUse::SetFollowed | RecordedUse::SetKept => STATE_KINDS[0],
+            RecordedUse::SetFollowed | RecordedUse::SetKept | RecordedUse::SetIdentity => STATE_KINDS[0],
             RecordedUse::FoundSequence => "sequence",
             RecordedUse::Unjudged => "unknown",
         }
@@ -128,16 +133,21 @@ impl RecordedUse {
     /// `leaves`, `finds`, or `may leave`.
     pub fn verb(self) -> &'static str {
         match self {
-            RecordedUse::Left(_) | RecordedUse::SetFollowed | RecordedUse::SetKept => "leaves",
+            RecordedUse::Left(_) | RecordedUse::SetFollowed | RecordedUse::SetKept | RecordedUse::SetIdentity => {
+                "leaves"
+            }
             RecordedUse::Found(_) | RecordedUse::FoundSequence => "finds",
             RecordedUse::Unjudged => "may leave",
         }
     }
 
     /// What becomes of it in mode transaction.
-    pub fn in_transaction(self) -> ModeOutcome {
+    pub fn in_transaction(self, rules: &ModeRules) -> ModeOutcome {
         match self {
-            RecordedUse::SetFollowed => ModeOutcome::Kept,
+            RecordedUse::Left(place) | RecordedUse::Found(place) if rules.listens(place, PoolMode::Transaction) => {
+                ModeOutcome::Kept
+            }
+            RecordedUse::SetFollowed | RecordedUse::SetIdentity => ModeOutcome::Kept,
             RecordedUse::Left(_) | RecordedUse::SetKept => ModeOutcome::Lost,
             RecordedUse::Found(_) | RecordedUse::FoundSequence => ModeOutcome::ReadFromAnother,
             RecordedUse::Unjudged => ModeOutcome::Unknown,
@@ -145,11 +155,11 @@ impl RecordedUse {
     }
 
     /// What becomes of it in mode auto.
-    pub fn in_auto(self, rules: &AutoRules) -> ModeOutcome {
+    pub fn in_auto(self, rules: &ModeRules) -> ModeOutcome {
         match self {
             RecordedUse::SetFollowed | RecordedUse::Found(_) => ModeOutcome::Kept,
             RecordedUse::Left(place) => rules.keeps(place),
-            RecordedUse::SetKept => rules.pins(0),
+            RecordedUse::SetKept | RecordedUse::SetIdentity => rules.pins(0),
             RecordedUse::FoundSequence => ModeOutcome::ReadFromAnother,
             RecordedUse::Unjudged => ModeOutcome::Asked,
         }
@@ -175,30 +185,31 @@ impl ModeOutcome {
     }
 }
 
-/// The settings of a pool on which mode auto depends.
+/// The settings of a pool on which the outcomes depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AutoRules {
-    shares_listen: bool,
+pub struct ModeRules {
+    listen: ListenBy,
     refuse: StateKinds,
     max_pinned: u32,
 }
 
-impl AutoRules {
+impl ModeRules {
     /// Those of a database.
-    pub fn of(config: &Config, database: &str) -> AutoRules {
+    pub fn of(config: &Config, database: &str) -> ModeRules {
         let pool = config.pool(database);
         let limits = pool.as_ref().map_or(&config.limits, |pool| &pool.limits);
-        AutoRules {
-            shares_listen: limits.listen != ListenBy::Own,
-            refuse: limits.pin_refuse,
-            max_pinned: limits.max_pinned,
-        }
+        ModeRules { listen: limits.listen, refuse: limits.pin_refuse, max_pinned: limits.max_pinned }
     }
 
     /// What becomes of state of this kind.
     fn keeps(&self, place: u8) -> ModeOutcome {
-        let follows = place == 0 || (place == 1 && self.shares_listen);
+        let follows = place == 0 || self.listens(place, PoolMode::Auto);
         if follows { ModeOutcome::Kept } else { self.pins(place) }
+    }
+
+    /// Whether state of this kind is channels, on which clients listen through a server that they share.
+    fn listens(&self, place: u8, mode: PoolMode) -> bool {
+        place == LISTEN && self.listen.is_shared_in(mode)
     }
 
     fn pins(&self, place: u8) -> ModeOutcome {
@@ -229,8 +240,8 @@ impl DryRun {
     }
 
     fn of(mut record: TrafficRecord, config: &Config) -> DryRun {
-        let rules = AutoRules::of(config, &record.database);
-        let both = |line: &TrafficLine| (line.does.in_transaction(), line.does.in_auto(&rules));
+        let rules = ModeRules::of(config, &record.database);
+        let both = |line: &TrafficLine| (line.does.in_transaction(&rules), line.does.in_auto(&rules));
         record.lines.sort_by_cached_key(|line| {
             let (transaction, auto) = both(line);
             (!auto.breaks(), !transaction.breaks(), line.application.clone(), line.text.clone(), line.does)
@@ -357,7 +368,7 @@ impl TrafficLevels {
 mod tests {
     use super::*;
 
-    const RULES: AutoRules = AutoRules { shares_listen: true, refuse: StateKinds::NONE, max_pinned: 80 };
+    const RULES: ModeRules = ModeRules { listen: ListenBy::Auto, refuse: StateKinds::NONE, max_pinned: 80 };
 
     fn line(application: &str, id: u64, does: RecordedUse) -> TrafficLine {
         let (application, text) = (Some(application.to_owned()), format!("statement {id}"));
@@ -383,11 +394,12 @@ mod tests {
 
     #[test]
     fn each_use_has_its_outcome_in_both_modes() {
-        let refuses = AutoRules { shares_listen: false, refuse: StateKinds::from_bits(0b11), ..RULES };
+        let refuses = ModeRules { listen: ListenBy::Own, refuse: StateKinds::from_bits(0b11), ..RULES };
         for (does, transaction, auto, refused) in [
             (RecordedUse::SetFollowed, "kept", "kept", "kept"),
             (RecordedUse::Left(0), "lost", "kept", "kept"),
             (RecordedUse::SetKept, "lost", "pinned", "refused"),
+            (RecordedUse::SetIdentity, "kept", "pinned", "refused"),
             (RecordedUse::Left(1), "lost", "kept", "refused"),
             (RecordedUse::Left(4), "lost", "pinned", "pinned"),
             (RecordedUse::Found(2), "read from another client", "kept", "kept"),
@@ -399,9 +411,17 @@ mod tests {
             ),
             (RecordedUse::Unjudged, "unknown", "asked", "asked"),
         ] {
-            let words = (does.in_transaction().word(), does.in_auto(&RULES).word(), does.in_auto(&refuses).word());
+            let words =
+                (does.in_transaction(&RULES).word(), does.in_auto(&RULES).word(), does.in_auto(&refuses).word());
             assert_eq!(words, (transaction, auto, refused), "{does:?}");
         }
+        let shares = ModeRules { listen: ListenBy::Shared, ..RULES };
+        for (does, word) in
+            [(RecordedUse::Left(1), "kept"), (RecordedUse::Found(1), "kept"), (RecordedUse::Left(2), "lost")]
+        {
+            assert_eq!(does.in_transaction(&shares).word(), word, "{does:?}");
+        }
+        assert_eq!(STATE_KINDS[usize::from(LISTEN)], "listen");
     }
 
     #[test]

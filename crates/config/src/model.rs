@@ -671,6 +671,17 @@ pub enum ListenBy {
     Own,
 }
 
+impl ListenBy {
+    /// Whether the clients of a pool in this mode listen through one of its servers.
+    pub fn is_shared_in(self, mode: PoolMode) -> bool {
+        match mode {
+            PoolMode::Auto => self != ListenBy::Own,
+            PoolMode::Transaction => self == ListenBy::Shared,
+            PoolMode::Session | PoolMode::Statement => false,
+        }
+    }
+}
+
 /// What happens to clients while no server of their pool can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnServerDown {
@@ -832,11 +843,7 @@ impl PoolConfig {
 
     /// Whether the pool's clients listen through one of its servers, as far as it has one to share.
     pub fn shares_listening(&self) -> bool {
-        match self.mode {
-            PoolMode::Auto => self.limits.listen != ListenBy::Own,
-            PoolMode::Transaction => self.limits.listen == ListenBy::Shared,
-            PoolMode::Session | PoolMode::Statement => false,
-        }
+        self.limits.listen.is_shared_in(self.mode)
     }
 
     /// All servers, as `host:port` separated by commas.

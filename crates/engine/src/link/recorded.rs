@@ -1,7 +1,6 @@
 //! What a link's client does with session state, for a record of the pool's traffic ([`crate::traffic`]).
 
-use weir_base::Time;
-use weir_config::ListenBy;
+use weir_base::{PoolMode, Time};
 use weir_pgwire::Dirty;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -46,5 +45,5 @@ pub(crate) fn replied<I: Io>(
 /// The kinds of state, beside settings, for which a client would keep its server in mode auto.
 fn pins(slot: &PoolSlot) -> Dirty {
     let kinds = Dirty::ALL.without(Dirty::SETTINGS);
-    if slot.config.limits.listen != ListenBy::Own { kinds.without(Dirty::LISTEN) } else { kinds }
+    if slot.config.limits.listen.is_shared_in(PoolMode::Auto) { kinds.without(Dirty::LISTEN) } else { kinds }
 }

@@ -94,12 +94,13 @@ impl FollowedClient {
         for act in &uses.acts {
             match act {
                 StateAct::Leaves(Dirty::SETTINGS, name) => {
-                    let does = match () {
-                        () if (by.follows)(name) => RecordedUse::SetFollowed,
-                        () if keeps_server(name) => RecordedUse::SetKept,
-                        () => RecordedUse::Left(0),
+                    let does = match ((by.follows)(name), keeps_server(name)) {
+                        (true, true) => RecordedUse::SetIdentity,
+                        (true, false) => RecordedUse::SetFollowed,
+                        (false, true) => RecordedUse::SetKept,
+                        (false, false) => RecordedUse::Left(0),
                     };
-                    self.hold(Dirty::SETTINGS, name, does == RecordedUse::SetKept);
+                    self.hold(Dirty::SETTINGS, name, keeps_server(name));
                     done.push((does, true));
                 }
                 StateAct::Leaves(kind, name) => {
