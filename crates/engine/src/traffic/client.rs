@@ -135,8 +135,8 @@ impl FollowedClient {
 
     fn hold(&mut self, kind: Dirty, name: &str, pins: bool) {
         // Locks count, as each must be released.
-        let known = |held: &&mut Held| held.kind == kind && kind != Dirty::LOCKS && *held.name == *name;
-        if self.held.iter_mut().any(|mut held| known(&&mut held)) {
+        let known = |held: &Held| held.kind == kind && kind != Dirty::LOCKS && *held.name == *name;
+        if self.held.iter().any(known) {
             return;
         }
         if self.held.len() < MAX_HELD {
