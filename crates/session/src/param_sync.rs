@@ -3,8 +3,6 @@
 //! Owns the query that does it and the parameters of both after it has succeeded. Must not know when a link is made, or
 //! what happens to a link whose server refuses the query.
 
-use std::sync::Arc;
-
 use weir_pgwire::put_back;
 
 use crate::client::Client;
@@ -15,7 +13,7 @@ use crate::server::Server;
 /// Whether both share the same parameters, and the client listens on no channel: nothing needs to be sent then.
 #[inline]
 pub fn are_shared(server: &Server, client: &Client) -> bool {
-    Arc::ptr_eq(&client.params, &server.params) && client.channels.is_none()
+    client.channels.is_none() && ParamTable::are_shared(client.wanted(), &server.params, &server.base)
 }
 
 /// Before a link: sends the server a query that sets its parameters to the client's. Returns whether a query was sent,

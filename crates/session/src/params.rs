@@ -46,7 +46,7 @@ const READ_BY: usize = 10;
 /// Reported from PostgreSQL 14 on; it describes a server as well as a session. When an operator makes a primary
 /// read-only, every session of it reports so. A client that adopted that would carry it to the next primary. So a report
 /// is about what the client has done only if the client has sent a text that names the parameter.
-const OF_THE_SERVER: &str = "default_transaction_read_only";
+const OF_THE_SERVER: usize = 15;
 
 /// The user as whom a session acts. A client can change it for its session, but not at its login, and it is the last
 /// one that is set: what is set before is set as the pool's user.
@@ -238,7 +238,7 @@ impl ParamTable {
     pub(crate) fn agree(&self, wanted: Wanted<'_>, has: Has<'_>, query: &mut String) -> bool {
         let Has { params: server, base, base_is_set } = has;
         let Wanted { params: client, own } = wanted;
-        if Arc::ptr_eq(client, server) {
+        if ParamTable::are_shared(wanted, server, base) {
             return false;
         }
         query.clear();
@@ -350,7 +350,15 @@ impl ParamTable {
 
     /// Whether a report of the parameter at this place may be about the server, and not about its client.
     pub(crate) fn is_of_server(&self, place: usize) -> bool {
-        self.names[place].eq_ignore_ascii_case(OF_THE_SERVER)
+        place == OF_THE_SERVER
+    }
+
+    /// Whether a client has what it wants of a server that began with `base`, since both share their parameters. Equal
+    /// values are not enough where a client has made the server read-only: another one may have seen that, and not want it.
+    #[inline]
+    pub(crate) fn are_shared(wanted: Wanted<'_>, server: &Arc<Params>, base: &Params) -> bool {
+        Arc::ptr_eq(wanted.params, server)
+            && (wanted.own >> OF_THE_SERVER & 1 == 1 || server.at(OF_THE_SERVER) == base.at(OF_THE_SERVER))
     }
 
     /// Whether this is the parameter that says as whom a session acts.
@@ -434,8 +442,7 @@ impl ParamTable {
         let unreported = |index: &usize| !server.reports(*index);
         (0..self.names.len()).filter(unreported).for_each(|index| has.values[index] = None);
         has.untracked = Untracked::default();
-        let of_server =
-            self.index(OF_THE_SERVER).filter(|index| server.reports(*index) && asked.values[*index].is_none());
+        let of_server = Some(OF_THE_SERVER).filter(|index| server.reports(*index) && asked.values[*index].is_none());
         of_server.into_iter().for_each(|index| *own &= !(1 << index));
         for (name, value) in found {
             let fits = value.len() <= MAX_VALUE && value.bytes().all(|b| (b' '..=b'~').contains(&b));
@@ -699,6 +706,25 @@ mod tests {
         let wanted = Wanted { params: &Arc::new(client), own: 0 };
         assert!(t.agree(wanted, Has { params: &mut fenced, base: &before, base_is_set: 0 }, &mut query));
         assert_eq!(query, "RESET default_transaction_read_only", "the server's own value, whatever that is now");
+    }
+
+    #[test]
+    fn the_parameter_that_describes_a_server_is_at_its_place() {
+        assert_eq!(TRACKED[OF_THE_SERVER], "default_transaction_read_only");
+    }
+
+    #[test]
+    fn one_who_has_seen_a_read_only_server_and_does_not_want_it_gets_another() {
+        let t = table();
+        let base = server(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "off")]);
+        let mut has = server(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "on")]);
+        let client = has.clone();
+        let mut query = String::new();
+        for (own, expected) in [(u64::MAX, ""), (0, "RESET default_transaction_read_only")] {
+            let has = Has { params: &mut has, base: &base, base_is_set: 0 };
+            assert_eq!(t.agree(Wanted { params: &client, own }, has, &mut query), !expected.is_empty());
+            assert_eq!(query, expected, "although both share their values");
+        }
     }
 
     #[test]
