@@ -43,13 +43,13 @@ pub(crate) struct Arguments {
     /// Also log in to each pool's server
     #[arg(long)]
     connect: bool,
-    /// Show what other modes would do with the traffic that this file's Weir has recorded
+    /// Show what other modes would do with the traffic of this Weir's record
     #[arg(long, conflicts_with = "connect")]
     dry_run: bool,
     /// With --dry-run: only this pool
     #[arg(long, value_name = "NAME", requires = "dry_run")]
     pool: Option<String>,
-    /// With --dry-run: the API's certificate authority, PEM [default: those of this machine]
+    /// With --dry-run: the API's authority, PEM [default: this machine's]
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     ca_file: Option<PathBuf>,
     /// Print an object for a program
