@@ -16,6 +16,8 @@ pub(crate) struct Resets {
     /// A request under way has failed: what was reset before it may be undone, unless a command between them has
     /// committed it.
     failed: bool,
+    /// The parameters that a DISCARD ALL has reset: it commits by itself, whatever follows it in its segment.
+    committed: u64,
     /// The parameters whose value after the reset the client has been sent, where it was another before.
     known_reset: u64,
 }
@@ -78,7 +80,7 @@ impl Resets {
 
     /// The places of the parameters that are reset for good, as far as is known, a bit each.
     pub(crate) fn standing(self) -> u64 {
-        if self.failed { self.places & self.known_reset } else { self.places }
+        if self.failed { self.places & (self.known_reset | self.committed) } else { self.places }
     }
 
     /// Whether the parameter at this place is reset for good, as far as is known.
@@ -113,6 +115,9 @@ impl Resets {
         if matches!(tag, b"RESET" | b"SET" | b"DISCARD ALL") {
             // Nothing follows in the segment of a reset that has failed: this one is behind whatever has failed.
             (self.done, self.failed) = (true, false);
+        }
+        if tag == b"DISCARD ALL" {
+            self.committed = self.places;
         }
     }
 }
