@@ -23,9 +23,9 @@ test('the overview shows every pool, finds one by its name, and sorts', async ()
   await page.getByRole('searchbox').fill('');
   await on.link('app').waitFor();
   const names = () => page.locator('[role=row] .name a').allTextContents();
-  assert.deepEqual(await names(), ['app', 'session']);
+  assert.deepEqual(await names(), ['app', 'auto', 'session']);
   await on.button('Pool').click();
-  assert.deepEqual(await names(), ['session', 'app']);
+  assert.deepEqual(await names(), ['session', 'auto', 'app']);
   assert.equal(await page.locator('[aria-sort=descending]').count(), 1);
 });
 
