@@ -1,5 +1,5 @@
 /*
- * Preloaded into isolationtester: puts the process id that a connection was told into its application_name, so that
+ * Preloaded into isolationtester: puts the process id that a connection received into its application_name, so that
  * the server's function that looks for blocked sessions finds them behind a pool, too (tests/src/bin/regress/run.rs).
  */
 #define _GNU_SOURCE

@@ -265,23 +265,23 @@ impl DryRun {
 fn advice(record: &TrafficRecord, outcomes: &[(ModeOutcome, ModeOutcome)], auto_size: u64) -> String {
     let of = |fits: &dyn Fn(&(ModeOutcome, ModeOutcome)) -> bool| {
         let lines = record.lines.iter().zip(outcomes).filter(|(_, outcome)| fits(outcome)).map(|(line, _)| line);
-        let mut names: Vec<&str> = lines.map(|line| line.application.as_deref().unwrap_or("(others)")).collect();
+        let mut names: Vec<&str> = lines.map(TrafficLine::application).collect();
         names.sort_unstable();
         names.dedup();
-        names.into_iter().map(|name| if name.is_empty() { "(none)" } else { name }).collect::<Vec<_>>().join(", ")
+        names.join(", ")
     };
-    let breaks = |fits: &dyn Fn(&(ModeOutcome, ModeOutcome)) -> bool| outcomes.iter().any(fits);
+    let any = |fits: &dyn Fn(&(ModeOutcome, ModeOutcome)) -> bool| outcomes.iter().any(fits);
     let size = record.levels.transactions.peak.max(1);
-    let asks = if breaks(&|(_, auto)| *auto == ModeOutcome::Asked) {
+    let asks = if any(&|(_, auto)| *auto == ModeOutcome::Asked) {
         "; some statements can't be judged by their text, and only mode auto asks the server what they leave"
     } else {
         ""
     };
-    if !breaks(&|(transaction, _)| transaction.breaks()) {
+    if !any(&|(transaction, _)| transaction.breaks()) {
         return format!("mode = \"transaction\" with size = {size} loses nothing that was recorded{asks}");
     }
     let losers = of(&|(transaction, _)| transaction.breaks());
-    if breaks(&|(_, auto)| auto.breaks()) {
+    if any(&|(_, auto)| auto.breaks()) {
         let broken = of(&|(_, auto)| auto.breaks());
         return format!(
             "mode transaction breaks statements of {losers}, and mode auto some of {broken}: give these a pool in mode \

@@ -23,7 +23,7 @@ use weir_pgwire::sql::{self, StateUse};
 use weir_session::{Executed, StatementId, StatementWatch};
 
 use crate::handles::PoolIx;
-use crate::traffic::{Deed, Happened, RecordedPool, Traffic};
+use crate::traffic::{Execution, RecordedPool, StatementUse, Traffic};
 
 mod spans;
 
@@ -427,7 +427,7 @@ impl Table {
             }
             let Some(entry) = entry else { continue };
             if let Some(traffic) = &mut traffic {
-                traffic.executed(entry.happened(what));
+                traffic.executed(entry.execution(what));
             }
             let waited = std::mem::take(&mut waited);
             entry.count(what, each, waited, application);
@@ -463,9 +463,10 @@ impl StatementWatch for Statements {
         let Some(table) = self.table.as_deref_mut().filter(|_| self.traffic.records()) else { return };
         let mut normal = std::mem::take(&mut table.normal);
         sql::normalize(text, sql::MAX_READ, &mut normal);
-        let deed = Deed { id: hash(&normal, ID_KEY), text: shown(&normal), uses: Arc::new(StateUse::of(text)) };
+        let usage =
+            StatementUse { id: hash(&normal, ID_KEY), text: shown(&normal), uses: Arc::new(StateUse::of(text)) };
         table.normal = normal;
-        self.traffic.sends(prepared, deed);
+        self.traffic.sends(prepared, usage);
     }
 
     fn executed(&mut self, what: Executed) {
@@ -517,10 +518,10 @@ impl Entry {
 
     /// An execution, for a record of traffic.
     #[cold]
-    fn happened(&self, what: Executed) -> Happened {
+    fn execution(&self, what: Executed) -> Execution {
         let uses = self.uses.as_ref().filter(|uses| !uses.is_nothing());
-        let deed = uses.map(|uses| Deed { id: self.id, text: self.text.clone(), uses: uses.clone() });
-        Happened { statement: what.statement, deed, failed: what.failed, rolled_back: what.rolled_back }
+        let usage = uses.map(|uses| StatementUse { id: self.id, text: self.text.clone(), uses: uses.clone() });
+        Execution { statement: what.statement, usage, failed: what.failed, rolled_back: what.rolled_back }
     }
 
     fn count(&mut self, what: Executed, run: u64, waited: u64, application: &str) {

@@ -21,7 +21,7 @@ const LEAST_BEFORE: u64 = 100;
 const GRAVE_SHARE: u64 = 10;
 const SHARE: u64 = 2;
 const SHARE_BEFORE: u64 = 10;
-/// Kinds of errors that are told apart in a window, and clients.
+/// Kinds of errors, and clients, that are counted separately in a window.
 const MOST_CODES: usize = 8;
 const MOST_CLIENTS: usize = 32;
 /// The statement after the one that failed, in a transaction: it says nothing about the cause.

@@ -5,7 +5,7 @@ use weir_pgwire::Dirty;
 use weir_pgwire::sql::{StateAct, StateUse};
 use weir_session::StatementId;
 
-use super::deed::{Deed, Executor};
+use super::execution::{Executor, StatementUse};
 
 /// The most things that a client is known to hold.
 const MAX_HELD: usize = 64;
@@ -26,7 +26,7 @@ pub(super) struct FollowedClient {
     holds_more: bool,
     /// What the transaction under way has done, as places of lines, and whether a ROLLBACK undoes it.
     open: Vec<(u32, bool)>,
-    sent: Vec<(StatementId, Deed)>,
+    sent: Vec<(StatementId, StatementUse)>,
     /// The lines that have counted the client.
     lines: Vec<u32>,
     /// The transaction under way may have used a sequence.
@@ -71,16 +71,16 @@ impl FollowedClient {
         + MAX_SENT * SENT;
 
     /// Requests are sent under another statement's name.
-    pub(super) fn sends(&mut self, sent: Vec<(StatementId, Deed)>) {
+    pub(super) fn sends(&mut self, sent: Vec<(StatementId, StatementUse)>) {
         let room = MAX_SENT.saturating_sub(self.sent.len());
         self.sent.extend(sent.into_iter().take(room));
     }
 
     /// What was sent under the name of this statement, which is answered.
-    pub(super) fn sent_as(&mut self, statement: StatementId) -> Option<Deed> {
+    pub(super) fn sent_as(&mut self, statement: StatementId) -> Option<StatementUse> {
         let at = self.sent.iter().position(|(sent, _)| *sent == statement)?;
         // The ones before this one were skipped.
-        self.sent.drain(..=at).next_back().map(|(_, deed)| deed)
+        self.sent.drain(..=at).next_back().map(|(_, usage)| usage)
     }
 
     /// A request of the client's ended so.

@@ -2,7 +2,7 @@
 //! pool mode would do (the dry run).
 //!
 //! - `record`: one pool. `client`: one client, and the state that it holds. `level`: how many clients there are of a
-//!   kind at the same time. `deed`: what happens.
+//!   kind at the same time. `execution`: what is executed.
 //!
 //! Owns which pools are recorded, and until when. A text is judged when it is sent, and counts when its transaction has
 //! ended without a ROLLBACK. Must not know texts with values, nor decide what a mode would do: reports do.
@@ -11,7 +11,7 @@
 //! pool is recorded, nothing here is called.
 
 mod client;
-mod deed;
+mod execution;
 mod level;
 mod record;
 #[cfg(test)]
@@ -26,14 +26,14 @@ use weir_session::StatementId;
 use crate::handles::PoolIx;
 use record::Record;
 
-pub(crate) use deed::{Deed, Executor, Happened, RecordedPool};
+pub(crate) use execution::{Execution, Executor, RecordedPool, StatementUse};
 
 /// The most bytes of all records of a worker.
 const MAX_BYTES: usize = 64 << 20;
 /// The most names of databases that are recorded at the same time; the oldest makes room.
 const MAX_WANTED: usize = 64;
 /// The most executions of one input of a server; later ones are not recorded.
-const MAX_HAPPENED: usize = 1024;
+const MAX_EXECUTIONS: usize = 1024;
 
 /// See the head of the file.
 #[derive(Default)]
@@ -43,9 +43,9 @@ pub(crate) struct Traffic {
     /// The pool that is fed, if it is recorded.
     current: Option<PoolIx>,
     /// What the server that is fed has executed.
-    happened: Vec<Happened>,
+    executions: Vec<Execution>,
     /// What the client that is fed has sent under another statement's name.
-    sent: Vec<(StatementId, Deed)>,
+    sent: Vec<(StatementId, StatementUse)>,
 }
 
 /// A wish to record a database, or all.
@@ -103,7 +103,7 @@ impl Traffic {
     /// A session of this pool is fed. Returns whether a pool is still recorded.
     pub(crate) fn enter(&mut self, now: Time, pool: &RecordedPool<'_>) -> bool {
         (self.current, self.sent) = (None, Vec::new());
-        self.happened.clear();
+        self.executions.clear();
         if self.wanted.iter().any(|wanted| wanted.until <= now) && self.expire(now) {
             return false;
         }
@@ -137,9 +137,9 @@ impl Traffic {
     }
 
     /// A client has sent this, which counts as another statement.
-    pub(crate) fn sends(&mut self, statement: StatementId, deed: Deed) {
+    pub(crate) fn sends(&mut self, statement: StatementId, usage: StatementUse) {
         if self.sent.len() < client::MAX_SENT {
-            self.sent.push((statement, deed));
+            self.sent.push((statement, usage));
         }
     }
 
@@ -152,17 +152,17 @@ impl Traffic {
     }
 
     /// The server that is fed has executed a statement.
-    pub(crate) fn executed(&mut self, what: Happened) {
-        if self.happened.len() < MAX_HAPPENED {
-            self.happened.push(what);
+    pub(crate) fn executed(&mut self, what: Execution) {
+        if self.executions.len() < MAX_EXECUTIONS {
+            self.executions.push(what);
         }
     }
 
     /// What a server has executed was done by this client; so many others wait for a server.
     pub(crate) fn done_by(&mut self, by: &Executor<'_>, now: Time, waiting: u32) {
-        let happened = std::mem::take(&mut self.happened);
+        let executions = std::mem::take(&mut self.executions);
         let Some(record) = self.record() else { return };
-        happened.into_iter().for_each(|what| record.executed(by, what, now));
+        executions.into_iter().for_each(|what| record.executed(by, what, now));
         if by.is_free {
             record.is_free(by, now, waiting);
         }

@@ -9,7 +9,7 @@ use weir_base::{PoolMode, Time};
 use weir_session::StatementId;
 
 use super::client::FollowedClient;
-use super::deed::{Deed, Executor, Happened, RecordedPool};
+use super::execution::{Execution, Executor, RecordedPool, StatementUse};
 use super::level::LevelGauge;
 
 /// The most bytes of a record.
@@ -154,7 +154,7 @@ impl Record {
         Some(result)
     }
 
-    pub(super) fn uses_server(&mut self, client: u64, now: Time, waiting: u32, sent: Vec<(StatementId, Deed)>) {
+    pub(super) fn uses_server(&mut self, client: u64, now: Time, waiting: u32, sent: Vec<(StatementId, StatementUse)>) {
         self.follow(client, now);
         let room = self.has_room();
         let before = self.with(client, |client| {
@@ -178,24 +178,24 @@ impl Record {
     }
 
     /// A client's request was executed.
-    pub(super) fn executed(&mut self, by: &Executor<'_>, what: Happened, now: Time) {
+    pub(super) fn executed(&mut self, by: &Executor<'_>, what: Execution, now: Time) {
         let sent = self.with(by.client, |client| {
             client.ended(what.rolled_back);
             client.sent_as(what.statement)
         });
         if !what.failed {
-            sent.flatten().into_iter().chain(what.deed).for_each(|deed| self.does(by, &deed, now));
+            sent.flatten().into_iter().chain(what.usage).for_each(|usage| self.does(by, &usage, now));
         }
     }
 
-    fn does(&mut self, by: &Executor<'_>, deed: &Deed, now: Time) {
+    fn does(&mut self, by: &Executor<'_>, usage: &StatementUse, now: Time) {
         if !self.has_room() || !self.clients.contains_key(&by.client) {
-            self.missed += u64::from(deed.uses.is_recorded());
+            self.missed += u64::from(usage.uses.is_recorded());
             return;
         }
-        let done = self.with(by.client, |client| client.does(&deed.uses, by)).unwrap_or_default();
+        let done = self.with(by.client, |client| client.does(&usage.uses, by)).unwrap_or_default();
         for (does, is_undone) in done {
-            let Some(line) = self.line(by, deed, does, now) else {
+            let Some(line) = self.line(by, usage, does, now) else {
                 self.missed += 1;
                 continue;
             };
@@ -205,18 +205,18 @@ impl Record {
     }
 
     /// The line of a use, if there is room for it.
-    fn line(&mut self, by: &Executor<'_>, deed: &Deed, does: RecordedUse, now: Time) -> Option<u32> {
-        let key = LineKey { id: deed.id, does, application: self.application(by.application) };
+    fn line(&mut self, by: &Executor<'_>, usage: &StatementUse, does: RecordedUse, now: Time) -> Option<u32> {
+        let key = LineKey { id: usage.id, does, application: self.application(by.application) };
         if let Some(line) = self.by_key.get(&key) {
             return Some(*line);
         }
-        let bytes = LINE + deed.text.len();
+        let bytes = LINE + usage.text.len();
         if self.used + bytes > self.limit {
             return None;
         }
         self.used += bytes;
         let line = self.lines.len() as u32;
-        self.lines.push(Line { key, text: deed.text.clone(), times: 0, clients: 0, first: now, last: now });
+        self.lines.push(Line { key, text: usage.text.clone(), times: 0, clients: 0, first: now, last: now });
         self.by_key.insert(key, line);
         Some(line)
     }

@@ -53,8 +53,8 @@ impl World {
         self.enter(at(now));
         let id = text.bytes().fold(7, |id: u64, byte| id.wrapping_mul(31) + u64::from(byte));
         let uses = StateUse::of(text.as_bytes());
-        let deed = (!uses.is_nothing()).then(|| Deed { id, text: text.into(), uses: Arc::new(uses) });
-        self.traffic.executed(Happened { statement: StatementId(1), deed, failed, rolled_back });
+        let usage = (!uses.is_nothing()).then(|| StatementUse { id, text: text.into(), uses: Arc::new(uses) });
+        self.traffic.executed(Execution { statement: StatementId(1), usage, failed, rolled_back });
         let by = Executor {
             client,
             application: "web",
@@ -162,7 +162,7 @@ fn an_execute_counts_as_what_it_is_and_as_what_was_prepared() {
     world.each(1, &["prepare p as select pg_advisory_lock(1)"]);
     world.enter(at(2));
     let uses = Arc::new(StateUse::of(b"execute p"));
-    world.traffic.sends(StatementId(1), Deed { id: 9, text: "execute p".into(), uses });
+    world.traffic.sends(StatementId(1), StatementUse { id: 9, text: "execute p".into(), uses });
     world.traffic.uses_server(1, at(2), 0);
     world.answer(1, "select pg_advisory_lock(1)", true, (false, false), 2);
     let wanted = [

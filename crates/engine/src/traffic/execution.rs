@@ -11,17 +11,17 @@ use crate::handles::PoolIx;
 
 /// A statement, and what it does with session state.
 #[derive(Clone, Debug)]
-pub(crate) struct Deed {
+pub(crate) struct StatementUse {
     pub(crate) id: u64,
     pub(crate) text: Box<str>,
     pub(crate) uses: Arc<StateUse>,
 }
 
 /// A statement that was executed.
-pub(crate) struct Happened {
+pub(crate) struct Execution {
     pub(crate) statement: StatementId,
     /// None where it does nothing with session state.
-    pub(crate) deed: Option<Deed>,
+    pub(crate) usage: Option<StatementUse>,
     pub(crate) failed: bool,
     pub(crate) rolled_back: bool,
 }
