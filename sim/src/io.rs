@@ -443,6 +443,9 @@ impl Io for SimIo<'_> {
         }
     }
 
+    fn logs(&self, level: Level) -> bool {
+        level > Level::Noise
+    }
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
         let worker = self.worker;
         self.note_refusal(&text.to_string());

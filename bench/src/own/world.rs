@@ -136,6 +136,9 @@ impl Io for Port {
     fn post(&mut self, _: WorkerId, _: Message, _: Option<ConnId>) {}
     fn submit_job(&mut self, _: u64, _: Work) {}
     fn start_tls(&mut self, _: ConnId, _: Handshake) {}
+    fn logs(&self, level: Level) -> bool {
+        level >= Level::Info
+    }
     fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
     fn apply_config(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, _: bool) {}

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
-use weir_base::{Host, OnDirty, PoolMode, Span, StateKinds, Target};
+use weir_base::{ClientAddr, Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
 use crate::oidc::is_safe_url;
@@ -669,6 +669,14 @@ pub enum ListenBy {
     Shared,
     /// Each by its own server: in mode auto the client keeps it, in mode transaction it loses its channels with it.
     Own,
+}
+
+impl Listen {
+    /// Whether a connection from this address begins with a PROXY header.
+    pub fn is_proxy(&self, from: &ClientAddr) -> bool {
+        let ClientAddr::Tcp(from) = from else { return false };
+        self.proxy_from.iter().any(|network| network.contains(from.ip()))
+    }
 }
 
 impl ListenBy {

@@ -241,7 +241,7 @@ impl Common {
     /// A number that no other client or server of the process has. With one worker, the next one.
     pub(crate) fn next_connection_id(&mut self) -> u64 {
         self.last_connection += 1;
-        self.last_connection * u64::from(self.workers) + u64::from(self.worker.0)
+        self.last_connection * u64::from(self.workers()) + u64::from(self.worker().0)
     }
 
     /// A number that is greater than those of all clients and servers so far.

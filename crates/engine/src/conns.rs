@@ -212,19 +212,19 @@ impl ConnTable {
         self.pids.begin_at(count);
     }
 
-    /// Gives a client, which is out of the table, the process id of its cancel key. `own_peer`: this process's number
-    /// among its peers, 0 without any.
-    pub(crate) fn issue_pid(&mut self, worker: (WorkerId, u16), own_peer: u16, client: &mut ClientSlot) {
-        if own_peer > 0 {
-            return client.cancel_mut().become_peer_key(self.pids.issue_bytes(worker), own_peer);
-        }
+    /// Issues the process id of a cancel key to the client of a slot, which is out of the table.
+    pub(crate) fn issue_pid(&mut self, worker: (WorkerId, u16), slot: u32) -> u32 {
         let slots = &self.slots;
         let has = |slot: u32, low, mask| match slots.get(slot as usize) {
-            Some((_, Conn::Client(client))) => client.cancel.pid() & mask == low,
+            Some((_, Conn::Client(client))) => client.cancel.pid & mask == low,
             _ => false,
         };
-        let pid = self.pids.issue(worker, (client.conn.slot, slots.len() as u32), has);
-        client.cancel_mut().set_pid(pid);
+        self.pids.issue(worker, (slot, slots.len() as u32), has)
+    }
+
+    /// The highest and the lowest byte of the process id of a new cancel key, in a process with peers.
+    pub(crate) fn issue_pid_bytes(&mut self, worker: (WorkerId, u16)) -> (u8, u8) {
+        self.pids.issue_bytes(worker)
     }
 
     /// The client that may have this process id, which this worker issued.

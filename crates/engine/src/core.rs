@@ -59,6 +59,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(sessions: Sessions, common: Common) -> Core {
         Core {
+            peering: Peering::new(common.config()),
             common,
             sessions,
             conns: ConnTable::default(),
@@ -71,7 +72,6 @@ impl Core {
             upgrade: UpgradeState::default(),
             prelogin: PreLogin::default(),
             auth_queries: AuthQueries::default(),
-            peering: Peering::default(),
             client_quota: ClientQuota::default(),
             idle_search: IdleSearch::default(),
             client_counts: ClientCounts::default(),

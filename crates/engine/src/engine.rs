@@ -434,7 +434,7 @@ impl Engine {
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CloseServers(database), _) => shares::close_servers_of(&mut self.core, now, &database, io),
             (Payload::Lease(until, obstacle), _) => self.core.lease.set(now, until, obstacle),
-            (Payload::Peers(peers), _) => self.core.peering.set_nodes(peers),
+            (Payload::Peers(peers), _) => self.core.peering.set_nodes(peers, self.core.common.config()),
             (Payload::ServerEnding(database), _) => self.workers.budget.ending(&database),
             (Payload::ServerGoes(database), _) => self.workers.budget.server_goes(&database),
             (Payload::ServerCame(database), _) => self.workers.budget.server_came(&database),

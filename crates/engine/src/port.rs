@@ -426,9 +426,7 @@ pub trait Io {
     /// waits for another.
     fn submit_job(&mut self, job: u64, work: Work);
     /// Whether lines of this level are written: others need not be formatted.
-    fn logs(&self, level: Level) -> bool {
-        level > Level::Noise
-    }
+    fn logs(&self, level: Level) -> bool;
     /// Answers a request of [`Input::ControlRequest`].
     fn answer(&mut self, number: u64, response: Response);
     /// Writes a line to the log, without blocking.

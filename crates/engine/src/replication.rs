@@ -19,7 +19,6 @@ use crate::link::leave;
 use crate::link::stream::Stream;
 use crate::pools::refuse;
 use crate::port::Io;
-use crate::reading::Reason;
 use crate::server::login_steps;
 use crate::server::slot::{ServerPhase, ServerSlot};
 
@@ -93,10 +92,8 @@ pub(crate) fn begin_stream<I: Io>(
     let mut stream = Stream::new(phase.request().replication, known.params);
     let ahead = std::mem::take(client.waiting_mut());
     let terminated = stream.client_sent(&ahead);
-    client.enter(ClientPhase::Streaming(Box::new(stream)));
-    client.resume(Reason::Waits, io);
     let owner = client.conn;
-    table::insert_ready(core, client);
+    table::insert_ready(core, client, ClientPhase::Streaming(Box::new(stream)), io);
     if !ahead.is_empty() {
         io.send(conn, &ahead);
     }

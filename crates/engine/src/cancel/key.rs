@@ -11,7 +11,7 @@ pub(crate) struct CancelSecret {
     /// The key by which the client is found, where the process has peers.
     peer_key: Option<PeerKey>,
     /// The process id that goes with the secret; 0 before the login.
-    pid: u32,
+    pub(crate) pid: u32,
 }
 
 /// A key as its client is sent it.
@@ -23,38 +23,26 @@ pub(crate) struct IssuedKey {
 }
 
 impl CancelSecret {
-    pub(crate) fn new(bytes: [u8; 16]) -> Self {
-        CancelSecret { bytes, issued: 0, peer_key: None, pid: 0 }
+    /// The secret of a client that speaks protocol 3 with this minor version: 3.0 has room for four bytes of it.
+    pub(crate) fn new(bytes: [u8; 16], minor: u16, pid: u32) -> CancelSecret {
+        CancelSecret { bytes, issued: if minor >= 2 { bytes.len() } else { 4 }, peer_key: None, pid }
     }
 
-    /// Sets the process id that goes with the secret.
-    pub(crate) fn set_pid(&mut self, pid: u32) {
-        self.pid = pid;
+    /// The secret of a client of a process that is peer `peer_id`; `ends` are the highest and the lowest byte of the
+    /// process id.
+    pub(crate) fn of_peer(mut bytes: [u8; 16], minor: u16, peer_id: u16, ends: (u8, u8)) -> CancelSecret {
+        let key = PeerKey::new(ends, peer_id, &bytes);
+        issued_secret(&mut bytes);
+        CancelSecret { peer_key: Some(key), ..CancelSecret::new(bytes, minor, key.pid()) }
     }
 
-    /// What a client of protocol 3 with this minor version receives: 3.0 has room for four bytes of the secret.
-    pub(crate) fn issue(&mut self, minor: u16) -> IssuedKey {
-        self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
+    /// The key as its client is sent it.
+    pub(crate) fn key(&self) -> IssuedKey {
         IssuedKey { pid: self.pid, secret: self.bytes, length: self.issued }
     }
-
-    /// Makes the key one of a process that is peer `peer_id`; `bytes` are the highest and the lowest of its process id.
-    pub(crate) fn become_peer_key(&mut self, bytes: (u8, u8), peer_id: u16) {
-        let key = PeerKey::new(bytes, peer_id, &self.bytes);
-        issued_secret(&mut self.bytes);
-        self.peer_key = Some(key);
-        self.pid = key.pid();
-    }
-
     /// The key by which the client is found, where the process has peers.
     pub(crate) fn peer_key(&self) -> Option<PeerKey> {
         self.peer_key
-    }
-
-    /// The process id of the key; 0 before the login.
-    #[inline]
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
     }
 
     /// The secret, and how many of its bytes the client received.
@@ -81,17 +69,13 @@ mod tests {
     #[test]
     fn a_key_is_what_was_issued_and_neither_its_beginning_nor_more_nor_another_process_id() {
         let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
-        let accepted = |minor: Option<u16>| {
-            let mut secret = CancelSecret::new(bytes);
-            secret.set_pid(7);
-            minor.map(|minor| secret.issue(minor));
-            (0..=16).filter(|length| secret.is(7, &bytes[..*length])).collect::<Vec<_>>()
+        let accepted = |secret: CancelSecret| {
+            (0..=16).filter(|length| secret.is(secret.pid, &bytes[..*length])).collect::<Vec<_>>()
         };
-        assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
-        assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
-        let mut secret = CancelSecret::new([0; 16]);
-        secret.set_pid(7);
-        secret.issue(2);
+        assert_eq!(accepted(CancelSecret::default()), [0_usize; 0], "nothing cancels a client that has no key yet");
+        let issued = |minor| accepted(CancelSecret::new(bytes, minor, 7));
+        assert_eq!((issued(0), issued(1), issued(2)), (vec![4], vec![4], vec![16]));
+        let secret = CancelSecret::new([0; 16], 2, 7);
         assert!(secret.is(7, &[0; 16]) && !secret.is(7 | 1 << 24, &[0; 16]));
         assert!(!secret.is(7, &[0; 17]) && !secret.is(7, &[0; 15]) && !secret.is(7, &[1; 16]));
     }

@@ -102,6 +102,8 @@ pub(crate) struct Peering {
     pools: BTreeMap<u16, PeerPool>,
     /// The cluster's nodes; empty without one.
     nodes: Arc<NodePeers>,
+    /// This process's number in new keys; 0: it has no peers.
+    pub(crate) own: u16,
 }
 
 /// The requests for one peer. Those that wait are clients with a time-out, so there are no more than those.
@@ -113,14 +115,18 @@ pub(crate) struct PeerPool {
 }
 
 impl Peering {
-    /// The cluster's nodes, from now on.
-    pub(crate) fn set_nodes(&mut self, nodes: Arc<NodePeers>) {
-        self.nodes = nodes;
+    pub(crate) fn new(config: &Config) -> Peering {
+        Peering { own: config.peer_id, ..Peering::default() }
     }
 
-    /// This process's number in new keys; 0: it has no peers.
-    pub(crate) fn own(&self, config: &Config) -> u16 {
-        if config.peer_id > 0 { config.peer_id } else { self.nodes.own }
+    /// The cluster's nodes, from now on.
+    pub(crate) fn set_nodes(&mut self, nodes: Arc<NodePeers>, config: &Config) {
+        self.nodes = nodes;
+        self.number(config);
+    }
+
+    fn number(&mut self, config: &Config) {
+        self.own = if config.peer_id > 0 { config.peer_id } else { self.nodes.own };
     }
 
     /// Where a peer is; `None` if there is none with this number.
@@ -205,6 +211,7 @@ impl Peering {
     /// Peers that neither the configuration nor the cluster has any more are forgotten, once nothing is under way to
     /// them.
     pub(crate) fn apply_config(&mut self, config: &Config) {
+        self.number(config);
         let busy = |pool: &PeerPool| !(pool.under_way.is_empty() && pool.waiting.is_empty());
         let Peering { pools, nodes, .. } = self;
         let known = |id: &u16| config.peers.contains_key(id) || nodes.others.contains_key(id);
@@ -269,9 +276,9 @@ mod tests {
         let (mut config, mut peering) = (Config::default(), Peering::default());
         let target = |port| Target { host: weir_base::Host::parse("10.0.0.2"), port };
         let key = |id| PeerKey::new((0, 7), id, &[7; 16]);
-        assert_eq!((peering.own(&config), peering.target(2, &config)), (0, None));
-        peering.set_nodes(Arc::new(NodePeers { own: 1, others: [(2, target(6432))].into() }));
-        assert_eq!((peering.own(&config), peering.target(2, &config)), (1, Some(target(6432))));
+        assert_eq!((peering.own, peering.target(2, &config)), (0, None));
+        peering.set_nodes(Arc::new(NodePeers { own: 1, others: [(2, target(6432))].into() }), &config);
+        assert_eq!((peering.own, peering.target(2, &config)), (1, Some(target(6432))));
         assert_eq!(peering.target(3, &config), None);
         assert!(!peering.may_be_own(key(2), &config));
         assert!(peering.may_be_own(key(0), &config), "of a client that came before the number");
@@ -283,7 +290,8 @@ mod tests {
         config.peer_id = 9;
         let peer = weir_config::PeerRules { host: "10.0.0.2".into(), port: 7000, pool_size: None };
         config.peers.insert(5, peer);
-        assert_eq!((peering.own(&config), peering.target(2, &config)), (9, None));
+        peering.apply_config(&config);
+        assert_eq!((peering.own, peering.target(2, &config)), (9, None));
         assert_eq!(peering.target(5, &config), Some(target(7000)));
         assert!(!peering.may_be_own(key(0), &config));
     }

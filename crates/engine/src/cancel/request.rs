@@ -245,7 +245,7 @@ pub(crate) fn cancel<I: Io>(
 ) {
     let is_meant =
         |conn: &ConnId| core.conns.get::<ClientSlot>(*conn).is_some_and(|client| client.cancel.is(pid, secret));
-    let peering = core.peering.own(core.common.config()) > 0;
+    let peering = core.peering.own > 0;
     let key = if peering { PeerKey::read(pid, secret) } else { None };
     let own = key.and_then(|key| core.peering.find(key));
     let target = match own.or_else(|| core.upgrade.keys.named(pid).find(is_meant)) {
@@ -305,7 +305,7 @@ pub(crate) fn cancel_request<I: Io>(
     io: &mut I,
 ) {
     let (peering, config) = (&core.peering, core.common.config());
-    let own = peering.own(config);
+    let own = peering.own;
     if own > 0 {
         let Some(key) = PeerKey::read(pid, &secret) else { return leave::client_leaves(core, now, client, io) };
         if key.peer_id() == own {

@@ -29,10 +29,11 @@ pub(crate) fn new(
 
 /// Adds a client to the table, with its timer.
 pub(crate) fn insert(core: &mut Core, mut client: Box<ClientSlot>) {
+    let conn = client.conn;
     let deadline = deadlines::client_deadline(core, &client);
     core.prelogin.charge(&mut client);
-    core.common.arm(Who::Conn(client.conn), deadline, client.armed_mut());
-    core.conns.put_at(client.conn, Conn::Client(client));
+    core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
+    core.conns.put_at(conn, Conn::Client(client));
 }
 
 /// Adds a client that is not read from until an answer has arrived.
@@ -52,19 +53,27 @@ pub(crate) fn tidy_timers(core: &mut Core) {
     }
 }
 
-/// The cancel key of a client that speaks protocol 3 with this minor version.
+/// Issues a cancel key to a client that speaks protocol 3 with this minor version.
 pub(crate) fn issue_cancel_key(core: &mut Core, client: &mut ClientSlot, minor: u16) -> IssuedKey {
-    *client.cancel_mut() = CancelSecret::new(core.common.random_bytes());
-    let own_peer = core.peering.own(core.common.config());
-    core.conns.issue_pid((core.common.worker(), core.common.workers()), own_peer, client);
-    if let Some(key) = client.cancel.peer_key() {
+    let bytes = core.common.random_bytes();
+    let worker = (core.common.worker(), core.common.workers());
+    let secret = match core.peering.own {
+        0 => CancelSecret::new(bytes, minor, core.conns.issue_pid(worker, client.conn.slot)),
+        own => CancelSecret::of_peer(bytes, minor, own, core.conns.issue_pid_bytes(worker)),
+    };
+    if let Some(key) = secret.peer_key() {
         core.peering.issued(key, client.conn);
     }
-    client.cancel_mut().issue(minor)
+    let key = secret.key();
+    *client.cancel_mut() = secret;
+    key
 }
 
-/// Puts a client into the table as logged in. What it sent ahead is processed next.
-pub(crate) fn insert_ready(core: &mut Core, client: Box<ClientSlot>) {
+/// Puts a client into the table in its first phase after the login, and reads from it. What it sent ahead is processed
+/// next.
+pub(crate) fn insert_ready<I: Io>(core: &mut Core, mut client: Box<ClientSlot>, phase: ClientPhase, io: &mut I) {
+    client.enter(phase);
+    client.resume(Reason::Waits, io);
     let (conn, ahead) = (client.conn, !client.waiting.is_empty());
     insert(core, client);
     if ahead {

@@ -5,7 +5,6 @@
 use std::ops::RangeInclusive;
 
 use weir_base::{ClientAddr, ConnId, Origin, Time};
-use weir_config::Config;
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -26,20 +25,11 @@ const SURPLUS: (u32, RangeInclusive<u32>) = (8, 10..=100);
 /// as: so operators can log in under any load.
 const LOCAL_SURPLUS: (u32, RangeInclusive<u32>) = (32, 4..=20);
 
-/// The limit of connections that applies to this one.
-fn max_connections(max_clients: u32, local: bool, privileged: bool) -> u32 {
+/// The limit of connections that applies to one with this many parts of the surplus for local clients.
+fn max_connections(core: &Core, locals: u32) -> u32 {
+    let max_clients = core.common.config().max_clients;
     let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
-    let locals = if privileged { 2 } else { u32::from(local) };
     max_clients.saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
-}
-
-/// The first phase of a new client: load balancers send a PROXY header.
-fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
-    let balancer = |from: &ClientAddr| {
-        let ClientAddr::Tcp(from) = from else { return false };
-        config.listen.proxy_from.iter().any(|network| network.contains(from.ip()))
-    };
-    if balancer(from) { ClientPhase::Header } else { ClientPhase::OPENING }
 }
 
 /// Whether a client is root, or the operating system's user of this process, which is `uid`.
@@ -50,11 +40,11 @@ fn is_privileged(uid: u32, address: &ClientAddr) -> bool {
 impl ClientLogin {
     /// A client has connected.
     pub(crate) fn accepted<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, from: ClientAddr, io: &mut I) {
-        let config = core.common.config();
-        let (phase, max_clients) = (first_phase(config, &from), config.max_clients);
         let local = matches!(from, ClientAddr::Unix { .. });
-        let most = max_connections(max_clients, local, is_privileged(self.logins.uid, &from));
-        if core.client_quota.total() >= max_connections(max_clients, false, false) {
+        let locals = if is_privileged(self.logins.uid, &from) { 2 } else { u32::from(local) };
+        let (usual, most) = (max_connections(core, 0), max_connections(core, locals));
+        let id = core.common.next_connection_id();
+        if core.client_quota.total() >= usual {
             self.make_room(core, now, Origin::of(&from), io);
         }
         if core.client_quota.total() >= most {
@@ -62,7 +52,9 @@ impl ClientLogin {
             return io.close(conn);
         }
         core.client_quota.add();
-        let id = core.common.next_connection_id();
+        // Load balancers send a PROXY header.
+        let proxy = core.common.config().listen.is_proxy(&from);
+        let phase = if proxy { ClientPhase::Header } else { ClientPhase::OPENING };
         let client = table::new(core, now, conn, id, from, phase);
         log::log_client(Level::Debug, core.common.config(), &client, "", format_args!("got connection"), io);
         table::insert(core, client);

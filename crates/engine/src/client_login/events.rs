@@ -90,11 +90,11 @@ impl ClientLogin {
         salted: &[u8; 32],
         io: &mut I,
     ) {
-        self.logins.hash_done(cx!(core, now, io));
+        self.logins.exchanges.hash_done(cx!(core, now, io));
         let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
         client.resume(Reason::Waits, io);
         let cx = cx!(core, now, io);
-        let step = self.logins.hashed(cx, &mut client, salted);
+        let step = self.logins.exchanges.hashed(cx, &mut client, salted);
         self.login_step(core, now, client, step, io);
     }
 
@@ -107,7 +107,7 @@ impl ClientLogin {
         result: Result<(), String>,
         io: &mut I,
     ) {
-        self.logins.check_done(cx!(core, now, io), conn);
+        self.logins.exchanges.check_done(cx!(core, now, io), conn);
         let Some(mut client) = core.conns.take::<ClientSlot>(conn) else {
             if let Err(why) = &result {
                 // The check may have taken so long.
@@ -120,7 +120,7 @@ impl ClientLogin {
         }
         client.resume(Reason::Waits, io);
         let cx = cx!(core, now, io);
-        let step = self.logins.checked(cx, &mut client, result.is_ok());
+        let step = self.logins.exchanges.checked(cx, &mut client, result.is_ok());
         self.login_step(core, now, client, step, io);
     }
 
@@ -132,7 +132,7 @@ impl ClientLogin {
                 let cx = cx!(core, now, io);
                 self.lookups.leave(cx, client.conn, &subject(request));
             }
-            ClientPhase::Login(phase) => self.logins.leave(client.conn, phase),
+            ClientPhase::Login(phase) => self.logins.exchanges.leave(client.conn, phase),
             _ => {}
         }
     }
@@ -153,11 +153,10 @@ impl ClientLogin {
         match (conn.and_then(|conn| core.conns.take::<ClientSlot>(conn)), full) {
             (Some(mut client), None) => {
                 client.counts_for(counts_for);
-                if let ClientPhase::Login(phase) = client.phase_mut() {
-                    phase.set_awaits(Awaits::Client);
-                }
                 client.resume(Reason::Waits, io);
-                self.entered(core, now, client, io);
+                let ClientPhase::Login(mut phase) = client.take_phase() else { return };
+                phase.set_awaits(Awaits::Client);
+                self.entered(core, now, client, phase, io);
             }
             (Some(client), Some(full)) => leave::refuse(core, now, client, refusal(&full), io),
             // The client has disconnected since then.

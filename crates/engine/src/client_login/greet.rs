@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::link::{acquire, deadlines, leave};
 use crate::pools::refuse;
 use crate::port::Io;
-use crate::reading::Reason;
 use crate::replication;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::server::{close, login_steps};
@@ -50,10 +49,8 @@ pub(crate) fn ready<I: Io>(
     slot.counts.stats.client_login_count += 1;
     let mut session = Client::logged_in(client.id, slot.config.mode, start.params, start.asked);
     session.share_channels(slot.rules.shares_listen);
-    client.enter(ClientPhase::Ready(session));
     client.acts(now);
-    client.resume(Reason::Waits, io);
-    table::insert_ready(core, client);
+    table::insert_ready(core, client, ClientPhase::Ready(session), io);
 }
 
 /// A client that waited for its pool's first server completes its login, and the server is free again.

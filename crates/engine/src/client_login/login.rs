@@ -1,50 +1,46 @@
 //! Logins of clients: the authentication method, the secret, and the steps of the exchange.
 //!
 //! A login that can only fail takes the same steps as one that can succeed. Only this file decides where secrets come
-//! from; `weir-auth` decides which method a rule requires, and whether a proof is accepted.
+//! from; `weir-auth` decides which method a rule requires, and whether a proof is accepted. The log has PgBouncer's lines:
+//! those about connections follow `log_connections`; a user that does not exist is always reported.
 
 use std::sync::Arc;
 
 use weir_admin::ConsoleRole;
 use weir_auth::{
-    ConnectionMethod, ConnectionType, Demand, Exchange, Facts, Hba, HbaRequest, LoginPlan, Method, Mocks, ScramPolicy,
-    Secret, Shape, decide,
+    ConnectionMethod, ConnectionType, Demand, Exchange, Facts, Hba, HbaRequest, LoginPlan, Method, Mocks, Secret,
+    Shape, decide,
 };
-use weir_base::{ClientAddr, ConnId, Origin, Time};
+use weir_base::{ClientAddr, Time};
 use weir_config::{Auth, AuthLookup, Config};
-use weir_pgwire::tag::front;
-use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::login::{Login, LoginNonces};
 use weir_session::startup::{Replication, StartupRequest};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::auth_lookups::AuthLookups;
-use crate::client_login::checks::{self, PasswordChecks};
-use crate::client_login::hashing::{PasswordHashing, Requested};
+use crate::client_login::exchange::Exchanges;
 use crate::client_login::opening::Recent;
 use crate::client_login::secret_query::UserSecret;
-use crate::client_login::state::{Awaits, Hashing, LoginPhase, SecretSource, Why, subject};
+use crate::client_login::state::{Awaits, LoginPhase, SecretSource, Why, subject};
 use crate::client_login::step::EntryStep;
 use crate::client_login::user_names::UserNames;
-use crate::client_login::{login_log, welcome};
-use crate::common::{Cx, FollowUp};
-use crate::port::{Authority, Io, PasswordCheck};
-use crate::server::connection::SaltedKey;
+use crate::client_login::welcome;
+use crate::common::Cx;
+use crate::log::log_client;
+use crate::port::{Authority, Io, Level};
 
 /// The user under which the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
 
 /// State that the logins of a worker share.
 pub(crate) struct Logins {
-    policy: ScramPolicy,
     /// Mock secrets of unlisted users without an auth_query: like those of listed users.
     mocks: Arc<Mocks>,
     /// The operating system's user that the process runs as.
     pub(super) uid: u32,
     user_names: UserNames,
-    hashing: PasswordHashing,
-    checks: PasswordChecks,
+    pub(super) exchanges: Exchanges,
     /// Requests whose parameters were found acceptable, under this configuration; the oldest is replaced.
     in_order: Recent<Arc<StartupRequest>, MAX_IN_ORDER>,
 }
@@ -79,21 +75,18 @@ impl Logins {
     /// `key` is the same in all workers of the process.
     pub(super) fn new(key: [u8; 32], uid: u32, config: &Config) -> Logins {
         Logins {
-            policy: policy(key, config),
             mocks: mocks(config),
             uid,
             user_names: UserNames::default(),
-            hashing: PasswordHashing::default(),
-            checks: PasswordChecks::default(),
+            exchanges: Exchanges::new(key, config),
             in_order: Recent::default(),
         }
     }
 
     /// Applies a configuration.
     pub(super) fn apply_config(&mut self, config: &Config) {
-        self.policy = policy(self.policy.key, config);
         self.mocks = mocks(config);
-        self.hashing.forget_all();
+        self.exchanges.apply_config(config);
         self.in_order.clear();
     }
 
@@ -155,9 +148,8 @@ impl Logins {
             cx.io.send(client.conn, &buffer);
         }
         if console && self.is_owner(client) {
-            login_log::attempt(cx, client, &request);
-            client.enter(ClientPhase::Login(Box::new(LoginPhase::new(request))));
-            return EntryStep::Proven;
+            log_attempt(cx, client, &request);
+            return EntryStep::Proven(Box::new(LoginPhase::new(request)));
         }
         if let Some(refusal) = self.not_owner(cx.common.config(), client).filter(|_| console) {
             return EntryStep::Refuse(refusal);
@@ -194,15 +186,15 @@ impl Logins {
             Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
         if known.asked.as_ref().is_some_and(|asked| !asked.exists) && !config.auth.hide_unknown_users {
-            login_log::not_found(cx, client, &request);
+            log_not_found(cx, client, &request);
             client.enter(ClientPhase::Login(Box::new(LoginPhase { secret: known.asked, ..LoginPhase::new(request) })));
             return EntryStep::Failed(Refusal::NoSuchUser);
         }
         if !known.exists && known.asked.is_none() && demand.method.wants_user() {
-            login_log::unknown_user(cx, client, &request);
+            log_unknown_user(cx, client, &request);
         }
         if let Some(rule) = demand.rule {
-            login_log::rule_matched(cx, client, &request.database, rule.line);
+            log_rule_matched(cx, client, &request.database, rule.line);
         }
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
@@ -217,7 +209,7 @@ impl Logins {
             forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
             maps: &config.auth.ident,
             mocks: &known.mocks,
-            policy: &self.policy,
+            policy: &self.exchanges.policy,
         };
         let plan = decide(&demand, &facts);
         let authority = authority(&config.auth, &demand);
@@ -236,13 +228,12 @@ impl Logins {
         plan: LoginPlan,
         known: KnownUser,
     ) -> EntryStep {
-        login_log::attempt(cx, client, &request);
+        log_attempt(cx, client, &request);
         let mut phase = Box::new(LoginPhase { authority, why, ..LoginPhase::new(request) });
         if matches!(plan.exchange, Exchange::None) {
             // Nothing to exchange, so nothing to prepare for it.
             phase.secret = known.asked;
-            client.enter(ClientPhase::Login(phase));
-            return EntryStep::Proven;
+            return EntryStep::Proven(phase);
         }
         let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
@@ -255,7 +246,7 @@ impl Logins {
         if !buffer.is_empty() {
             cx.io.send(client.conn, &buffer);
         }
-        self.advance(cx, client, next)
+        self.exchanges.advance(cx, client, next)
     }
 
     /// The secret of a user for a database, from the list or from an auth_query's answer.
@@ -304,7 +295,7 @@ impl Logins {
     /// The mock secrets in a database that does not exist: as in one that does.
     fn mocks_without_pool(&self, config: &Config, lookups: &AuthLookups) -> Arc<Mocks> {
         match &config.auth.query_user {
-            Some(_) => lookups.mocks(Shape::usual(self.policy.iterations)),
+            Some(_) => lookups.mocks(Shape::usual(self.exchanges.policy.iterations)),
             None => self.mocks.clone(),
         }
     }
@@ -325,145 +316,6 @@ impl Logins {
     /// A helper has found the name of an operating system's user. Clients that wait for it start again.
     pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
         self.user_names.learn(uid, name.map(Arc::from), cx.now);
-    }
-
-    /// Handles a password message, if it is complete.
-    pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
-        let head = match Head::parse(&client.waiting) {
-            Ok(None) => return EntryStep::Read,
-            Ok(Some(head)) if head.tag == front::TERMINATE => return EntryStep::Leave,
-            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
-            _ => return EntryStep::Refuse(Refusal::Protocol("a password was expected".into())),
-        };
-        if client.waiting.len() < head.total() {
-            return EntryStep::Read;
-        }
-        let (ClientPhase::Login(phase), waiting) = client.phase_and_waiting() else { return EntryStep::Read };
-        if matches!(phase.awaits, Awaits::Hash | Awaits::Check) {
-            return EntryStep::Wait;
-        }
-        let Some(login) = &mut phase.login else { return EntryStep::Read };
-        let mut buffer = Vec::new();
-        let next = login.message(&waiting[HEAD..head.total()], &self.policy, &mut buffer);
-        waiting.drain(..head.total());
-        if !buffer.is_empty() {
-            cx.io.send(client.conn, &buffer);
-        }
-        self.advance(cx, client, next)
-    }
-
-    /// Continues with the session's next step.
-    fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
-        match next {
-            LoginStep::Wait => {
-                if !client.waiting.is_empty() {
-                    // The client's next message may be buffered already.
-                    cx.common.follow_up(FollowUp::Feed(client.conn));
-                }
-                EntryStep::Read
-            }
-            LoginStep::Refused(refusal) => EntryStep::Failed(refusal),
-            LoginStep::HashPassword { password, salt, iterations, stored } => {
-                self.hash(cx, client, (password, salt, iterations), stored)
-            }
-            LoginStep::CheckPassword(password) => self.check(cx, client, password),
-            LoginStep::Accepted(captured) => {
-                if let ClientPhase::Login(phase) = client.phase_mut() {
-                    if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
-                        // The client's hashed password was right.
-                        self.hashing.keep(key, salted, cx.common.config().auth.users.len());
-                    }
-                    phase.captured = captured;
-                    phase.login = None;
-                }
-                EntryStep::Proven
-            }
-        }
-    }
-
-    fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
-        match self.hashing.request(cx, (client.conn, Origin::of(&client.addr)), &key) {
-            Requested::Known(salted) => self.use_hash(cx, client, &salted),
-            Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
-            Requested::Queued => {
-                if let ClientPhase::Login(phase) = client.phase_mut() {
-                    phase.hashing = Some(Hashing { key, stored, salted: None });
-                    phase.awaits = Awaits::Hash;
-                }
-                EntryStep::Wait
-            }
-        }
-    }
-
-    /// A helper has hashed the password of a client's login; the client may have disconnected.
-    pub(crate) fn hash_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
-        self.hashing.done(cx);
-    }
-
-    /// A client's password has been hashed: its login continues.
-    pub(crate) fn hashed<I: Io>(
-        &mut self,
-        cx: &mut Cx<'_, I>,
-        client: &mut ClientSlot,
-        salted: &[u8; 32],
-    ) -> EntryStep {
-        if let ClientPhase::Login(phase) = client.phase_mut() {
-            phase.awaits = Awaits::Client;
-            if let Some(hashing) = &mut phase.hashing {
-                hashing.salted = Some(*salted);
-                if hashing.stored {
-                    self.hashing.keep(hashing.key.clone(), *salted, cx.common.config().auth.users.len());
-                }
-            }
-        }
-        self.use_hash(cx, client, salted)
-    }
-
-    fn use_hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, salted: &[u8; 32]) -> EntryStep {
-        let ClientPhase::Login(phase) = client.phase_mut() else { return EntryStep::Read };
-        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
-        self.advance(cx, client, next)
-    }
-
-    /// An external service must check a password.
-    fn check<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, password: Arc<str>) -> EntryStep {
-        let ClientPhase::Login(phase) = &client.phase else { return EntryStep::Read };
-        let Some(by) = phase.authority.clone() else { return EntryStep::Refuse(Refusal::BadConfig) };
-        let from = match client.addr {
-            ClientAddr::Tcp(from) => from.ip().to_string(),
-            ClientAddr::Unix { .. } => "unix".to_owned(),
-        };
-        let limit = checks::limit(cx.common.config());
-        let check = PasswordCheck { by, user: client.user.clone(), password, from, limit };
-        if !self.checks.request(cx, (client.conn, Origin::of(&client.addr)), check) {
-            return EntryStep::Refuse(Refusal::TooManyLogins);
-        }
-        if let ClientPhase::Login(phase) = client.phase_mut() {
-            phase.awaits = Awaits::Check;
-        }
-        EntryStep::Wait
-    }
-
-    /// A helper has finished a check; the client may have disconnected.
-    pub(crate) fn check_done<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: ConnId) {
-        self.checks.done(cx, client);
-    }
-
-    /// A client's password has been checked: its login continues.
-    pub(crate) fn checked<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, good: bool) -> EntryStep {
-        let ClientPhase::Login(phase) = client.phase_mut() else { return EntryStep::Read };
-        phase.awaits = Awaits::Client;
-        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.checked(good));
-        self.advance(cx, client, next)
-    }
-
-    /// A client that had not logged in is gone.
-    pub(crate) fn leave(&mut self, client: ConnId, phase: &LoginPhase) {
-        match phase.awaits {
-            Awaits::Hash => self.hashing.leave(client),
-            Awaits::Check => self.checks.leave(client),
-            _ => {}
-        }
     }
 }
 
@@ -492,13 +344,54 @@ fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
 }
 
-/// The key for mock salts, and the number of SCRAM iterations.
-fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
-    ScramPolicy { key, iterations: config.auth.scram_iterations }
-}
-
 fn mocks(config: &Config) -> Arc<Mocks> {
     let mut mocks = Mocks::default();
     config.auth.users.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
     Arc::new(mocks)
+}
+
+/// A client's user, database and login method are known; whether the client can prove who it is, is not.
+fn log_attempt<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: &StartupRequest) {
+    let config = cx.common.config();
+    if !config.log.connections {
+        return;
+    }
+    let tls = client.tls.as_ref().map_or("no", |tls| &tls.description);
+    let replication = match request.replication {
+        Replication::None => "no",
+        Replication::Logical => "database",
+        Replication::Physical => "yes",
+    };
+    let (database, user) = (&request.database, &request.user);
+    let text = format_args!("login attempt: db={database} user={user} tls={tls} replication={replication}");
+    log_client(Level::Info, config, client, database, text, cx.io);
+}
+
+/// This line of the HBA file decides how the client must log in.
+fn log_rule_matched<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str, line: usize) {
+    let text = format_args!("HBA Line {line} is matched");
+    log_client(Level::Noise, cx.common.config(), client, database, text, cx.io);
+}
+
+/// No list has the client's user, and no server is queried for it.
+fn log_unknown_user<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: &StartupRequest) {
+    let text = format_args!("no such user: {}", request.user);
+    log_client(Level::Info, cx.common.config(), client, &request.database, text, cx.io);
+}
+
+/// A server that was asked knows no such user.
+fn log_not_found<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, request: &StartupRequest) {
+    log_failed(cx, client, &request.database, format_args!("login failed: db={}", request.database));
+}
+
+/// A client has proven who it is, but there is no such database.
+pub(super) fn log_no_database<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str) {
+    log_failed(cx, client, database, format_args!("login failed: db={database} user={}", client.user));
+}
+
+fn log_failed<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str, text: std::fmt::Arguments<'_>) {
+    let config = cx.common.config();
+    if config.log.connections {
+        log_client(Level::Info, config, client, database, text, cx.io);
+    }
 }

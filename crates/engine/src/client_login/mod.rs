@@ -4,13 +4,12 @@
 //! - `steps`: a login, step by step. `events`: what happens meanwhile. `greet`: a client becomes ready for queries.
 //!   `loads`: the worker of a client.
 //! - `opening`: from a client's first byte to its startup packet, with its encryption.
-//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that
-//!   helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
+//! - `login`: by which method a client must prove who it is, and against which secret. `exchange`: the messages of the
+//!   proof. `hashing`: passwords that helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
 //!   `auth_throttle`: failed logins delay the refusal of the next ones.
 //! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that
 //!   runs it.
 //! - `welcome`: what a client is sent that has logged in.
-//! - `login_log`: the log's lines about logins.
 //! - `state`, `step`, `secret_query`, `reported`: values that these parts take and return.
 //!
 //! Each part owns its fields, and returns the next step ([`step::EntryStep`]); `steps` carries it out.
@@ -22,11 +21,11 @@ pub(crate) mod auth_query;
 pub(crate) mod auth_throttle;
 mod checks;
 pub(crate) mod events;
+mod exchange;
 pub(crate) mod greet;
 mod hashing;
 pub(crate) mod loads;
 pub(crate) mod login;
-pub(crate) mod login_log;
 pub(crate) mod opening;
 pub(crate) mod prelogin;
 pub(crate) mod reported;

@@ -6,6 +6,8 @@ use weir_config::AuthLookup;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
+use crate::client_login::state::LoginPhase;
+
 /// The result of one step of a client's login.
 pub(crate) enum EntryStep {
     /// Read more bytes.
@@ -18,8 +20,8 @@ pub(crate) enum EntryStep {
     Cancel { pid: u32, secret: Vec<u8> },
     /// Query a server for the user's secret; then start the login again.
     LookUp(Arc<StartupRequest>, AuthLookup),
-    /// The authentication has succeeded.
-    Proven,
+    /// The authentication has succeeded, and this login with it.
+    Proven(Box<LoginPhase>),
     /// The authentication has failed.
     Failed(Refusal),
     /// Send an error, and close the connection.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::{Origin, Time, WorkerId};
-use weir_config::{AuthLookup, FileFormat};
+use weir_config::{AuthLookup, FileFormat, PoolConfig};
 use weir_pool::Acquire;
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
@@ -12,12 +12,14 @@ use crate::admin::console::Console;
 use crate::cancel::request;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
+use crate::client_login::reported::Welcome;
 use crate::client_login::secret_query::UserSecret;
 use crate::client_login::state::{Awaits, Delayed, Handoff, LoginPhase, subject};
 use crate::client_login::step::EntryStep;
-use crate::client_login::{ClientLogin, greet, login_log, opening, welcome};
+use crate::client_login::{ClientLogin, greet, login, opening, welcome};
 use crate::common::{FollowUp, UnderWay, cx};
 use crate::core::Core;
+use crate::handles::PoolIx;
 use crate::lending::messages;
 use crate::lending::state::{ForwardedCredentials, LendingRole};
 use crate::link::{acquire, leave};
@@ -36,7 +38,7 @@ impl ClientLogin {
         let step = match &client.phase {
             ClientPhase::Header => opening::proxy_header(cx, packets, &mut client),
             ClientPhase::Opening { .. } => opening::opening(cx, packets, &mut client),
-            ClientPhase::Login(_) => self.logins.password(cx, &mut client),
+            ClientPhase::Login(_) => self.logins.exchanges.password(cx, &mut client),
             // Further input waits until it is logged in.
             _ => EntryStep::Wait,
         };
@@ -58,7 +60,7 @@ impl ClientLogin {
             EntryStep::Startup(request) => self.startup(core, now, client, request, io),
             EntryStep::Cancel { pid, secret } => request::cancel_request(core, now, client, pid, secret, io),
             EntryStep::LookUp(request, lookup) => self.look_up_secret(core, now, client, request, lookup, io),
-            EntryStep::Proven => self.proven(core, now, client, io),
+            EntryStep::Proven(phase) => self.proven(core, now, client, phase, io),
             EntryStep::Failed(refusal) => self.client_login_failed(core, now, client, refusal, io),
             EntryStep::Refuse(refusal) => leave::refuse(core, now, client, refusal, io),
             EntryStep::Drop(why) => {
@@ -205,51 +207,64 @@ impl ClientLogin {
     }
 
     /// A client is authenticated: checks whether it may use what it requests.
-    fn proven<I: Io>(&mut self, core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
-        let ClientPhase::Login(phase) = &client.phase else { return table::insert(core, client) };
+    fn proven<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        phase: Box<LoginPhase>,
+        io: &mut I,
+    ) {
         let (config, name) = (core.common.config(), &phase.request.database);
         let refusal = if weir_admin::is_console(name) {
             self.logins.role(config, &client).is_none().then_some(Refusal::NotAllowed)
         } else if config.pool(name).is_none() {
+            login::log_no_database(cx!(core, now, io), &client, name);
             Some(Refusal::NoSuchDatabase(name.clone()))
         } else {
             let disabled = core.common.is_under_way(UnderWay::DISABLE) && core.pause.is_disabled(name);
             disabled.then(|| Refusal::DatabaseDisabled(name.clone()))
         };
-        if let Some(Refusal::NoSuchDatabase(database)) = &refusal {
-            login_log::no_database(cx!(core, now, io), &client, database);
-        }
-        match refusal {
-            Some(refusal) => leave::refuse(core, now, client, refusal, io),
-            None => self.enter(core, now, client, io),
-        }
+        let Some(refusal) = refusal else { return self.enter(core, now, client, phase, io) };
+        client.enter(ClientPhase::Login(phase));
+        leave::refuse(core, now, client, refusal, io);
     }
 
     /// A client is authenticated: it is admitted, now or when worker 0 has answered.
-    pub(crate) fn enter<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let counts_for =
-            if core.common.config().limits_clients() { client_counts::client_use(core, &client) } else { None };
-        let Some(counts_for) = counts_for else { return self.entered(core, now, client, io) };
-        if weir_admin::is_console(&counts_for.database)
-            && self.logins.role(core.common.config(), &client) == Some(weir_admin::ConsoleRole::Admin)
+    fn enter<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        mut phase: Box<LoginPhase>,
+        io: &mut I,
+    ) {
+        if !core.common.config().limits_clients() {
+            return self.entered(core, now, client, phase, io);
+        }
+        let counts_for = client_counts::use_of(&client, &phase.request.database);
+        if phase.is_console() && self.logins.role(core.common.config(), &client) == Some(weir_admin::ConsoleRole::Admin)
         {
             // An administrator is counted, but always admitted.
             client_counts::count_in(&mut client, counts_for, io);
-            return self.entered(core, now, client, io);
+            return self.entered(core, now, client, phase, io);
         }
         let id = core.common.next_id();
-        if let ClientPhase::Login(phase) = client.phase_mut() {
-            phase.set_awaits(Awaits::Quota(id));
-        }
+        phase.set_awaits(Awaits::Quota(id));
+        client.enter(ClientPhase::Login(phase));
         request(core.client_quota.request(id, client.conn, counts_for), io);
         table::insert_waiting(core, client, io);
     }
 
     /// A client is admitted: gives it a pool.
-    pub(crate) fn entered<I: Io>(&mut self, core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let ClientPhase::Login(phase) = client.take_phase() else {
-            return table::insert(core, client);
-        };
+    pub(crate) fn entered<I: Io>(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        phase: Box<LoginPhase>,
+        io: &mut I,
+    ) {
         let request = &phase.request;
         if weir_admin::is_console(&request.database) {
             return self.open_console(core, now, client, request, io);
@@ -257,27 +272,16 @@ impl ClientLogin {
         let Some(config) = core.common.config().pool(&request.database) else {
             return leave::refuse(core, now, client, Refusal::NoSuchDatabase(request.database.clone()), io);
         };
-        let user = config.user.clone().unwrap_or_else(|| request.user.clone());
-        let is_listed = core.common.config().pools.contains_key(&request.database);
-        if !is_listed && core.pools.named(Some(&request.database)).is_empty() {
-            log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
-        }
-        let ix = create::pool_of(core, &request.database, &config, &user, now);
-        create::join(core, ix, &mut client);
-        if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
-            capture(core, &phase, ix, io);
-        }
+        let (ix, welcome) = join_pool(core, now, &mut client, &phase, &config, io);
         if request.replication.is_some() {
             return replication::await_own_server(core, now, client, phase, io);
         }
-        let slot = core.pools.get_mut(ix);
-        let asks = slot.is_welcome_stale() || (slot.pool.longest_idle().is_some() && slot.may_confirm_welcome(now));
-        if let Some(welcome) = slot.welcome.clone().filter(|_| !asks) {
+        if let Some(welcome) = welcome {
             return greet::ready(core, now, client, phase, &welcome, io);
         }
         client.acts(now);
         client.enter(ClientPhase::Welcome(phase));
-        match slot.pool.acquire(client.conn, now) {
+        match core.pools.get_mut(ix).pool.acquire(client.conn, now) {
             Acquire::Granted { server, check } => {
                 let conn = client.conn;
                 table::insert_waiting(core, client, io);
@@ -306,11 +310,11 @@ impl ClientLogin {
         };
         let key = table::issue_cancel_key(core, &mut client, request.minor);
         welcome::send_to_console(client.conn, &key, io);
-        client.enter(ClientPhase::Console(Box::new(Console::new(role, request.database.clone()))));
-        core.client_counts.change(&client.phase);
+        let phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
+        core.client_counts.change(&phase);
         core.console_counts.stats.client_login_count += 1;
         client.acts(now);
-        table::insert_ready(core, client);
+        table::insert_ready(core, client, phase, io);
     }
 }
 
@@ -333,12 +337,34 @@ fn bad_auth_database(core: &Core, name: &str) -> Option<String> {
     missing.then(|| format!("authentication database \"{name}\" is not configured"))
 }
 
-/// A login provided credentials for the pool's own logins at the server.
-fn capture<I: Io>(core: &mut Core, phase: &LoginPhase, ix: u32, io: &mut I) {
-    let asked = phase.secret.as_ref().and_then(UserSecret::secret);
-    let slot = core.pools.get_mut(ix);
-    slot.credentials.capture(&phase.captured, &asked);
-    if let LendingRole::Borrower(_) = slot.lending {
-        messages::forward_captured(core, ix, ForwardedCredentials { captured: phase.captured.clone(), asked }, io);
+/// Gives a client a pool, and the pool the credentials from the client's login. The second result are the pool's login
+/// messages, unless a server must be asked for them.
+fn join_pool<I: Io>(
+    core: &mut Core,
+    now: Time,
+    client: &mut ClientSlot,
+    phase: &LoginPhase,
+    config: &Arc<PoolConfig>,
+    io: &mut I,
+) -> (PoolIx, Option<Welcome>) {
+    let request = &phase.request;
+    let user = config.user.as_ref().unwrap_or(&request.user);
+    let is_listed = core.common.config().pools.contains_key(&request.database);
+    if !is_listed && core.pools.named(Some(&request.database)).is_empty() {
+        log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
     }
+    let ix = create::pool_of(core, &request.database, config, user, now);
+    let slot = core.pools.get(ix);
+    let asks = slot.is_welcome_stale() || (slot.pool.longest_idle().is_some() && slot.may_confirm_welcome(now));
+    let welcome = slot.welcome.clone().filter(|_| !asks);
+    if *user == request.user {
+        let asked = phase.secret.as_ref().and_then(UserSecret::secret);
+        let slot = core.pools.get_mut(ix);
+        slot.credentials.capture(&phase.captured, &asked);
+        if let LendingRole::Borrower(_) = slot.lending {
+            messages::forward_captured(core, ix, ForwardedCredentials { captured: phase.captured.clone(), asked }, io);
+        }
+    }
+    create::join(core, ix, client);
+    (ix, welcome)
 }

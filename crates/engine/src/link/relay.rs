@@ -125,7 +125,7 @@ pub(crate) fn feed_server<I: Io>(
     bytes: &[u8],
 ) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
-    let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid());
+    let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid);
     let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());

@@ -231,7 +231,7 @@ pub(crate) fn send_withheld_ready<I: Io>(
     client: &mut ClientSlot,
     io: &mut I,
 ) {
-    let (conn, to, own_pid) = (server.conn, client.conn, client.cancel.pid());
+    let (conn, to, own_pid) = (server.conn, client.conn, client.cancel.pid);
     if let (Some((up, _)), Some(session)) = (server.up(), client.ready()) {
         let mut wire = Wire::new(io, to, conn, &[], None);
         up.send_withheld_ready(session, own_pid, &mut sessions.scratch, &mut wire);

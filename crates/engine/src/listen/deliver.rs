@@ -54,7 +54,7 @@ pub(crate) fn flush<I: Io>(core: &mut Core, conn: ConnId, io: &mut I) {
         return;
     }
     let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { return };
-    let own_pid = client.cancel.pid();
+    let own_pid = client.cancel.pid;
     let Some(channels) = client.ready().and_then(|session| session.channels_mut()) else { return };
     if channels.is_waiting() {
         core.sessions.scratch.clear();

@@ -117,7 +117,7 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
     };
     let Some(session) = session else { return core.conns.put_client(client) };
     let slot = core.pools.get(client.pool);
-    let pid = client.cancel.pid();
+    let pid = client.cancel.pid;
     let (secret, issued) = client.cancel.parts();
     let moved = MovedClient {
         id: client.id,

@@ -1,7 +1,5 @@
 //! Clients under limits of the process: the keys under which each counts.
 
-use std::sync::Arc;
-
 use weir_base::{ClientAddr, ConnId};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -15,12 +13,17 @@ use crate::workers::send::{COUNTER, request};
 
 /// The keys under which a client counts; none before it has named a database.
 pub(crate) fn client_use(core: &Core, client: &ClientSlot) -> Option<ClientUse> {
-    let database: Arc<str> = lines::database_of(core, client).into();
+    let database = lines::database_of(core, client);
+    (!database.is_empty()).then(|| use_of(client, database))
+}
+
+/// The keys under which a client of this database counts.
+pub(crate) fn use_of(client: &ClientSlot, database: &str) -> ClientUse {
     let address = match client.addr {
         ClientAddr::Tcp(from) => Some(from.ip().to_canonical()),
         ClientAddr::Unix { .. } => None,
     };
-    (!database.is_empty()).then(|| ClientUse { database, user: client.user.clone(), address })
+    ClientUse { database: database.into(), user: client.user.clone(), address }
 }
 
 /// Counts a client that is admitted, whatever the limit.

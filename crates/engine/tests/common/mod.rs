@@ -123,6 +123,9 @@ impl Io for Port {
     fn start_tls(&mut self, conn: ConnId, handshake: Handshake) {
         self.asked.push(Call::StartTls(conn, handshake));
     }
+    fn logs(&self, level: Level) -> bool {
+        level > Level::Noise
+    }
     fn log(&mut self, _: Level, _: About<'_>, text: fmt::Arguments<'_>) {
         self.logged.iter_mut().for_each(|lines| lines.push(text.to_string()));
     }

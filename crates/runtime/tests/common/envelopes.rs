@@ -61,6 +61,9 @@ impl Io for Caught {
     }
     fn submit_job(&mut self, _: u64, _: Work) {}
     fn start_tls(&mut self, _: ConnId, _: weir_engine::port::Handshake) {}
+    fn logs(&self, _: weir_engine::port::Level) -> bool {
+        false
+    }
     fn log(&mut self, _: Level, _: weir_engine::port::About<'_>, _: std::fmt::Arguments<'_>) {}
     fn apply_config(&mut self, _: &Arc<weir_config::Config>) {}
     fn accept(&mut self, _: bool) {}
