@@ -559,6 +559,7 @@ impl Engine {
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
+                Who::NextTurn(client) => query::next_turn(&mut self.core, client, io),
             }
         }
     }

@@ -38,6 +38,8 @@ pub(crate) enum Who {
     Budget,
     /// A SUSPEND that waits for sockets to take what is queued.
     Flush,
+    /// The next turn of a client that is paced.
+    NextTurn(ConnId),
 }
 
 /// The queue of timers.

@@ -6,9 +6,13 @@
 use weir_base::{OnDirty, Spares};
 use weir_pgwire::{Dirty, Head};
 
+use crate::long_text::LONG_TEXT;
 use crate::params::{ParamTable, Params};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 use crate::watched::StatementWatch;
+
+/// So many bytes of a text cost as much as a message.
+pub(crate) const READ_AS_ONE: u32 = 64;
 
 /// The bytes of the buffers that are kept for unnamed statements, and of one.
 const MAX_SPARE: usize = 128 << 10;
@@ -115,6 +119,8 @@ pub struct StatementMessageCounts {
     pub server_parses: u64,
     /// Bind messages of clients.
     pub binds: u64,
+    /// The bytes of long texts that were read or copied as a whole.
+    pub long_texts: u64,
     /// The beginning of the last name that a client gave to a second statement, which its server refuses.
     pub name_taken: Option<Box<str>>,
     /// The last database to which no others may be connected while a client's statement runs.
@@ -177,6 +183,16 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn spend(&mut self, messages: u32) {
         self.max_messages = self.max_messages.saturating_sub(messages);
+    }
+
+    /// So many bytes of a statement's text were read or copied as a whole: that costs as much as some messages, and of a
+    /// long text so much that the client is paced.
+    #[inline]
+    pub(crate) fn spend_on_text(&mut self, bytes: usize) {
+        if bytes > LONG_TEXT {
+            self.counts.long_texts += bytes as u64;
+            self.spend(bytes as u32 / READ_AS_ONE);
+        }
     }
 
     /// A very large message was composed: its memory is not kept.

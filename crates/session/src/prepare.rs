@@ -8,7 +8,7 @@ use weir_pgwire::{Dirty, Effects, Of, TxStatus, put_front};
 
 use crate::budget::NoRoom;
 use crate::client::{Client, HeldText, Unnamed};
-use crate::context::Context;
+use crate::context::{Context, READ_AS_ONE};
 use crate::expected::Expected;
 use crate::judged::{Judged, Kept};
 use crate::link::Link;
@@ -20,9 +20,8 @@ use crate::statements::{Key, NotInterned, PreparationState, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::Change;
 
-/// A statement that is new here costs as much as this many messages, and one more for so many bytes of its text.
+/// A statement that is new here costs as much as this many messages, beside its text.
 const NEW_TEXT: u32 = 24;
-const READ_AS_ONE: u32 = 64;
 
 impl Link<'_, '_> {
     /// The statement of a Parse whose name is followed by `rest`.
@@ -31,6 +30,7 @@ impl Link<'_, '_> {
         let before = self.ctx.interner.stored();
         let read = self.ctx.interner.read(rest, self.client.arriving.as_deref_mut());
         let statement = self.ctx.interner.intern_read(self.ctx.statements, rest, read, environment);
+        self.ctx.spend_on_text(rest.len());
         if self.ctx.interner.stored() != before {
             self.ctx.spend(NEW_TEXT + rest.len() as u32 / READ_AS_ONE);
         }
@@ -129,6 +129,7 @@ impl Link<'_, '_> {
         self.ctx.counts.server_parses += 1;
         let before = self.ctx.scratch.len();
         put_front::parse(self.ctx.scratch, name, rest);
+        self.ctx.spend_on_text(rest.len());
         *self.composed += self.ctx.scratch.len() - before;
     }
 

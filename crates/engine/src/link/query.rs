@@ -116,8 +116,11 @@ pub(crate) fn feed<I: Io>(
         }
         StopReason::TurnOver => {
             core.sessions.keep(client.waiting_mut(), &bytes[at..]);
-            client.pause(Reason::NextTurn, io);
-            io.post(core.common.worker(), Message(Payload::NextTurn(client.conn)), None);
+            // A client that is paced has its next turn later.
+            if !client.reading.has(Reason::NextTurn) {
+                client.pause(Reason::NextTurn, io);
+                io.post(core.common.worker(), Message(Payload::NextTurn(client.conn)), None);
+            }
         }
         StopReason::Terminate => return leave::client_leaves(core, now, client, io),
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),

@@ -1,5 +1,6 @@
 //! Turns of clients: one that sends thousands of messages at once does not delay the others for all of them.
 
+use weir_base::Span;
 use weir_pgwire::put_front;
 
 use crate::common::*;
@@ -49,4 +50,22 @@ fn of_new_statements_one_turn_stores_only_a_few_and_of_known_ones_as_many_as_of_
     };
     assert_eq!(turns(&statements("new")), 200 / (MESSAGES / 25 + 1) + 1);
     assert_eq!(turns(&statements("known")), 1);
+}
+
+#[test]
+fn a_client_whose_statement_is_megabytes_long_is_paced_and_loses_nothing() {
+    let mut world = World::new(config(1));
+    let (client, other) = (world.client(), world.client());
+    let mut message = Vec::new();
+    let text = format!("select 1 --{}", "x".repeat(2 << 20));
+    put_front::parse_text(&mut message, b"long", text, &[]);
+    message.extend_from_slice(SYNC);
+    world.bytes_only(client, &message);
+    assert!(world.is_paused(client), "2 MiB are more than one client may have read at once");
+    world.bytes_only(other, SYNC);
+    assert_eq!(world.received(other), ready(b'I'), "others are served");
+    world.pass(Span::from_millis(300));
+    assert!(world.is_paused(client));
+    world.pass(Span::from_millis(200));
+    assert!(!world.is_paused(client), "a hundred times as long as it took");
 }
