@@ -4,7 +4,9 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use weir_tests::{Api, Certificates, Mode, Postgres, Setup, Site, encrypting_postgres, eventually, weir_binary};
+use weir_tests::{
+    Api, Certificates, Mode, Postgres, Setup, Site, User, encrypting_postgres, eventually, users, weir_binary,
+};
 
 struct Stage {
     site: Site,
@@ -99,4 +101,41 @@ fn a_server_that_requires_one_way_is_tried_in_the_other_too() {
             if outcome(&tried) == Ok(encrypted) { Ok(()) } else { Err(tried) }
         });
     }
+}
+
+#[test]
+fn hosts_are_tried_in_order_until_one_is_what_the_pool_wants_and_what_fails_is_said() {
+    let postgres = Postgres::private();
+    let standby = postgres.standby();
+    let stage = Stage::new(&postgres, "disable", "");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tried_as = |user: User, attrs: &str, ports: &[u16], query: &str| {
+        let hosts = vec!["127.0.0.1"; ports.len()];
+        let pool = json!({
+            "name": "several", "host": hosts, "port": ports, "database": "postgres", "user": user.name,
+            "password": user.password, "target_session_attrs": attrs, "connect_query": query,
+        });
+        let (status, text) = stage.api.ask("POST", "/api/v1/pools/test", &pool.to_string());
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let tried = |attrs: &str, ports: &[u16], query: &str| tried_as(users::APP, attrs, ports, query);
+    let at = |port: u16| json!(format!("127.0.0.1:{port}"));
+
+    let primary = tried("read-write", &[closed, standby.port(), postgres.port()], "select nothing");
+    assert_eq!(primary["server"], at(postgres.port()), "{primary}");
+    let notes: Vec<&str> = primary["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let has = |part: &str| notes.iter().any(|note| note.contains(part));
+    assert!(has("connect_query fails: ") && has("Connection refused") && has("session is read-only"), "{notes:?}");
+
+    let preferred = tried("prefer-standby", &[postgres.port(), standby.port()], "select 1");
+    assert_eq!(preferred["server"], at(standby.port()), "{preferred}");
+    let none = tried("standby", &[postgres.port()], "select 1");
+    assert!(none["error"].as_str().unwrap().contains("not in hot standby mode (target_session_attrs)"), "{none}");
+    assert_eq!(tried("prefer-standby", &[postgres.port()], "select 1")["server"], at(postgres.port()));
+
+    // A server of this machine may trust it.
+    let trusting = tried_as(users::TRUSTED, "any", &[postgres.port()], "select 1");
+    assert_eq!(trusting["ok"], json!(true), "{trusting}");
+    assert!(trusting["notes"].to_string().contains("without asking for the pool's password"), "{trusting}");
 }

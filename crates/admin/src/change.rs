@@ -173,6 +173,10 @@ impl std::error::Error for ChangeError {}
 /// What a server reported when a pool's login was tested.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolTestResult {
+    /// The server that answered, as in `db2:5432`.
+    pub server: String,
+    /// What an operator should know though the test succeeded.
+    pub notes: Vec<String>,
     /// Whether the connection was encrypted.
     pub encrypted: bool,
     /// The server's version, as in `15.18`.

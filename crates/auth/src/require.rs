@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RequireAuth {
     /// Requests that reveal no secret: without a verified certificate no cleartext password, and with a configured
-    /// password no login without a request for it.
+    /// password no login without a request for it, unless the server is on this machine.
     #[default]
     Auto,
     /// All, as libpq without the setting.
@@ -45,6 +45,8 @@ pub struct Trust {
     pub verified: bool,
     /// A password is configured for the login, so the server is expected to request it.
     pub expects_request: bool,
+    /// The server is on this machine: the connection is by a Unix socket, or to a loopback address.
+    pub local: bool,
 }
 
 /// libpq's words, in the order of the bits. Those from the fifth on are methods that Weir does not support: a server
@@ -71,7 +73,7 @@ impl RequireAuth {
         let methods = [ServerMethod::Password, ServerMethod::Md5, ServerMethod::ScramSha256];
         methods.into_iter().all(|method| {
             [false, true].into_iter().all(|verified| {
-                let trust = Trust { verified, expects_request: true };
+                let trust = Trust { verified, expects_request: true, local: false };
                 self.check(method, trust).is_err() || other.check(method, trust).is_ok()
             })
         })
@@ -106,7 +108,7 @@ impl RequireAuth {
                 ServerMethod::None => {
                     let advice = "verify the server ([tls.server] mode = \"verify-full\"), have it ask for scram-sha-256, \
                                   remove the password, or allow this with require_auth = \"none\"";
-                    (!trust.expects_request, advice)
+                    (!trust.expects_request || trust.local, advice)
                 }
                 ServerMethod::Md5 | ServerMethod::ScramSha256 => (true, ""),
             },
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn lists_are_read_as_libpq_reads_them() {
         use ServerMethod::{Md5, None, Password, ScramSha256};
-        let trusts = [false, true].map(|verified| Trust { verified, expects_request: true });
+        let trusts = [false, true].map(|verified| Trust { verified, expects_request: true, local: false });
         for trust in trusts {
             assert_eq!(allowed("scram-sha-256", trust), [ScramSha256]);
             assert_eq!(allowed("password, md5", trust), [Password, Md5]);
@@ -202,10 +204,12 @@ mod tests {
     #[test]
     fn without_a_setting_nothing_is_given_to_a_server_that_is_not_verified() {
         use ServerMethod::{Md5, None, ScramSha256};
-        let trust = |verified, expects_request| Trust { verified, expects_request };
+        let trust = |verified, expects_request| Trust { verified, expects_request, local: false };
         assert_eq!(allowed("auto", trust(false, true)), [Md5, ScramSha256]);
         assert_eq!(allowed("auto", trust(false, false)), [Md5, ScramSha256, None], "nothing to request");
         assert_eq!(allowed("auto", trust(true, true)), ALL);
+        let local = Trust { verified: false, expects_request: true, local: true };
+        assert_eq!(allowed("auto", local), [Md5, ScramSha256, None], "a server of this machine may trust it");
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
         let refused = |text: &str, method| {
             text.parse::<RequireAuth>()
                 .unwrap()
-                .check(method, Trust { verified: false, expects_request: true })
+                .check(method, Trust { verified: false, expects_request: true, local: false })
                 .unwrap_err()
         };
         let clear = refused("auto", ServerMethod::Password);

@@ -65,8 +65,8 @@ pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
-    Network, OnServerDown, PeerRules, PoolConfig, Process, SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls,
-    TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    Network, OnServerDown, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo, Spread, SslMode,
+    Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use oidc::{Oidc, is_safe_url};

@@ -659,6 +659,38 @@ pub enum SessionAttrs {
     PreferStandby,
 }
 
+/// What a server must be for a pool, and how it is asked about that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerCondition {
+    /// Whether it is about writes; otherwise about recovery.
+    pub about_writes: bool,
+    /// Returns a row, or none.
+    pub query: &'static str,
+    /// Whether a server that is fit returns a row.
+    pub row: bool,
+    /// Why another server is not fit.
+    pub why: &'static str,
+}
+
+impl SessionAttrs {
+    /// The condition for servers (PostgreSQL documentation, libpq, `target_session_attrs`). That of `prefer-standby` holds
+    /// while there is such a server.
+    pub fn condition(self) -> Option<ServerCondition> {
+        const RECOVERY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
+        const READ_ONLY: &str = "SELECT 1 WHERE pg_catalog.current_setting('transaction_read_only') = 'on'";
+        let (about_writes, query, row, why) = match self {
+            SessionAttrs::Any => return None,
+            SessionAttrs::ReadWrite => (true, READ_ONLY, false, "session is read-only"),
+            SessionAttrs::ReadOnly => (true, READ_ONLY, true, "session is not read-only"),
+            SessionAttrs::Primary => (false, RECOVERY, false, "server is in hot standby mode"),
+            SessionAttrs::Standby | SessionAttrs::PreferStandby => {
+                (false, RECOVERY, true, "server is not in hot standby mode")
+            }
+        };
+        Some(ServerCondition { about_writes, query, row, why })
+    }
+}
+
 /// By which connection clients of a pool listen. In the modes session and statement each uses its own server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ListenBy {

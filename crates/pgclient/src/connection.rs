@@ -43,6 +43,8 @@ pub struct Connection {
     key: Vec<u8>,
     parameters: BTreeMap<String, String>,
     status: TxStatus,
+    /// The server requested no authentication.
+    trusted: bool,
     notices: Vec<ServerErrorFields>,
     notifications: Vec<(String, String)>,
 }
@@ -68,9 +70,20 @@ impl Connection {
             key: Vec::new(),
             parameters: BTreeMap::new(),
             status: TxStatus::Idle,
+            trusted: false,
             notices: Vec::new(),
             notifications: Vec::new(),
         })
+    }
+
+    /// Whether the server requested no authentication at the login.
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
+    /// Whether the server is on this machine: the connection is by a Unix socket, or to a loopback address.
+    pub fn is_local(&self) -> bool {
+        self.stream.is_local()
     }
 
     /// Asks an opened connection whether it can be encrypted; if so, that must come next (PostgreSQL's documentation,

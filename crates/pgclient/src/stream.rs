@@ -68,6 +68,16 @@ impl Stream {
         Ok(stream)
     }
 
+    /// Whether the server is on this machine: a Unix socket, or a loopback address.
+    pub(super) fn is_local(&self) -> bool {
+        match &self.socket {
+            Socket::Tcp(socket) | Socket::Encrypted(_, socket) => {
+                socket.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+            }
+            Socket::Unix(_) => true,
+        }
+    }
+
     /// The stream with its socket behind TLS, which `handshake` makes. A Unix socket stays as it is.
     pub(super) fn encrypt(
         self,

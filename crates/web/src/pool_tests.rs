@@ -89,6 +89,8 @@ mod tests {
     #[test]
     fn the_room_is_what_is_left_but_for_the_reserved_and_with_the_asker_s_own_place() {
         let server = |connections| PoolTestResult {
+            server: "db:5432".to_owned(),
+            notes: Vec::new(),
             encrypted: false,
             version: "15.18".to_owned(),
             milliseconds: 2.0,

@@ -1,7 +1,8 @@
 //! The test of a pool's server: log in as the pool would, query its version and its limits, disconnect.
 //!
-//! Logs in by the rules of the pool's own connections: TLS as configured for servers, with the second attempt of
-//! `allow` and `prefer`, channel binding, and `require_auth`. The server is not trusted: the whole test has a deadline
+//! Logs in by the rules of the pool's own connections: its hosts in order, `target_session_attrs`, TLS as configured for
+//! servers, with the second attempt of `allow` and `prefer`, channel binding, `require_auth`, startup parameters and
+//! `connect_query`. The server is not trusted: the whole test has a deadline
 //! and a limit of bytes.
 
 use std::io;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_admin::PoolTestResult;
 use weir_base::Host;
-use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword};
+use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword, SessionAttrs};
 use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
 use weir_runtime::ServerTls;
 
@@ -91,15 +92,50 @@ pub(crate) fn ask(
     ask_with_timeout(TIMEOUT, config, pool, (user, password))
 }
 
+/// Tries the pool's hosts as its own logins do, in order, until one is fit by `target_session_attrs`.
 fn ask_with_timeout(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
     login: (&str, Option<&str>),
 ) -> Result<PoolTestResult, TestError> {
+    let (until, attrs) = (Instant::now() + timeout, pool.session_attrs);
+    let mut attempts: Vec<_> = pool.targets.iter().map(|target| (target, attrs)).collect();
+    if attrs == SessionAttrs::PreferStandby {
+        attempts.extend(pool.targets.iter().map(|target| (target, SessionAttrs::Any)));
+    }
+    let mut errors: Vec<TestError> = Vec::new();
+    for (at, (target, attrs)) in attempts.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now()) / (attempts.len() - at) as u32;
+        let pool = PoolConfig { targets: vec![(*target).clone()], session_attrs: *attrs, ..pool.clone() };
+        match ask_host(left, config, &pool, login) {
+            Ok(mut result) => {
+                result.notes.extend(errors.into_iter().map(|error| format!("another host: {}", error.text)));
+                return Ok(result);
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    Err(TestError {
+        about_user: errors.iter().any(|error| error.about_user),
+        lacks_password: errors.iter().any(|error| error.lacks_password),
+        text: errors.into_iter().map(|error| error.text).collect::<Vec<_>>().join("; "),
+    })
+}
+
+/// Tests the only host of a pool.
+fn ask_host(
+    timeout: Duration,
+    config: &Config,
+    pool: &PoolConfig,
+    login: (&str, Option<&str>),
+) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
-    let (connection, encrypted) = log_in(timeout, config, pool, login, &[("application_name", "weir check")])?;
-    query_server(connection, encrypted, begun).map_err(|error| TestError::new(pool, login.0, &error))
+    let mut options = vec![("application_name", "weir check")];
+    let own = pool.startup.iter().filter(|(name, _)| name != "application_name");
+    options.extend(own.map(|(name, value)| (name.as_str(), value.as_str())));
+    let (connection, encrypted) = log_in(timeout, config, pool, login, &options)?;
+    query_server(connection, encrypted, pool, begun).map_err(|error| TestError::new(pool, login.0, &error))
 }
 
 /// Logs in at a pool's server, with these startup parameters. The connection as a whole has a time limit and a limit of
@@ -170,6 +206,7 @@ impl LoginAttempt<'_> {
         let direct = self.config.tls.server.direct;
         let encrypted = asks && (direct || connection.ask_for_encryption().map_err(other)?);
         let mut params = self.params.clone();
+        params.trust.local = connection.is_local();
         if encrypted {
             let begin = |socket: DeadlineSocket| {
                 let (stream, shown) = self.tls.connect(self.config, self.host, socket)?;
@@ -193,7 +230,27 @@ impl LoginAttempt<'_> {
     }
 }
 
-fn query_server(mut connection: Connection, encrypted: bool, begun: Instant) -> Result<PoolTestResult, Error> {
+fn query_server(
+    mut connection: Connection,
+    encrypted: bool,
+    pool: &PoolConfig,
+    begun: Instant,
+) -> Result<PoolTestResult, Error> {
+    if let Some(condition) = pool.session_attrs.condition()
+        && connection.query(condition.query)?.rows.is_empty() == condition.row
+    {
+        return Err(Error::Login(format!("{} (target_session_attrs)", condition.why)));
+    }
+    let mut notes = Vec::new();
+    if pool.password.is_some() && connection.is_trusted() {
+        notes.push(
+            "the server let Weir in without asking for the pool's password (trust in its pg_hba.conf)".to_owned(),
+        );
+    }
+    if let Some(Err(error)) = pool.connect_query.as_ref().map(|query| connection.query_all(query)) {
+        // It may fail, as with PgBouncer; then the connection has to be well.
+        notes.push(format!("connect_query fails: {error}"));
+    }
     connection.query("select 1")?;
     let mut setting = |name: &str| connection.value(&format!("show {name}")).map(Option::unwrap_or_default);
     let version = setting("server_version")?;
@@ -205,6 +262,8 @@ fn query_server(mut connection: Connection, encrypted: bool, begun: Instant) -> 
     connection.end()?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     Ok(PoolTestResult {
+        server: pool.target().to_string(),
+        notes,
         encrypted,
         version,
         milliseconds,

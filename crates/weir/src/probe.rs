@@ -32,6 +32,9 @@ pub(crate) fn probe(config: &Config) -> ProbeResult {
                 let room = server.max_connections.saturating_sub(server.superuser_reserved_connections);
                 rooms.insert(pool.target().to_string(), (pool, wanted, room));
                 let answer = if server.encrypted { "ok, encrypted" } else { "ok" };
+                for note in &server.notes {
+                    report.find(config, pool, Severity::Warning, format!("pool {}: {note}", pool.name));
+                }
                 row(pool, &user, answer, &server.version, &wanted.to_string(), &room.to_string())
             }
             Some((user, Err((severity, text)))) => {

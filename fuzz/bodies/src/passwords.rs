@@ -157,7 +157,7 @@ pub(crate) fn server_login(data: &[u8]) {
         md5: (flags & 2 == 2).then(|| Arc::from(md5_hex_secret("u", "secret"))),
         keys: (flags & 4 == 4).then(|| ScramKeys::from_salted(&SALTED)),
         require: [RequireAuth::Any, RequireAuth::Auto][usize::from(flags & 16 == 16)],
-        trust: Trust { verified: flags & 32 == 32, expects_request: flags & 64 == 64 },
+        trust: Trust { verified: flags & 32 == 32, expects_request: flags & 64 == 64, local: flags & 128 == 128 },
         startup: vec![("application_name".into(), "x".into())],
     };
     let table = ParamTable::new([]);

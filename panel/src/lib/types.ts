@@ -290,6 +290,10 @@ export interface Tested {
   milliseconds?: number;
   max_connections?: number;
   superuser_reserved_connections?: number;
+  /** The host that answered, with its port. */
+  server?: string;
+  /** What to know though the test succeeded. */
+  notes?: string[];
   connections?: number;
 }
 

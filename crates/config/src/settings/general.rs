@@ -135,8 +135,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How a server may request authentication when Weir logs in, in libpq's words: a list of `password`, `md5`, \
          `scram-sha-256` and `none`, or of forbidden methods, each with `!` before it. With `auto`, the default, \
          unless the server's certificate is verified (`mode` of `[tls.server]`): a server receives no password in \
-         clear text, and a server that requests no authentication is refused if the pool has a password. `any` \
-         accepts every request, as PgBouncer does.",
+         clear text, and a server that requests no authentication is refused if the pool has a password, unless it is \
+         on this machine (a Unix socket, or a loopback address). `any` accepts every request, as PgBouncer does.",
     )
     .ini_own("require_auth")
     .database_own(&["require_auth"])

@@ -112,6 +112,14 @@ impl Connection {
         self.remote
     }
 
+    /// Whether the server is on this machine: the connection is by a Unix socket, or to a loopback address.
+    pub(crate) fn is_local(&self) -> bool {
+        match self.remote {
+            Some(address) => address.to_canonical().is_loopback(),
+            None => matches!(self.target.host, Host::SocketDir(_)),
+        }
+    }
+
     /// What the TLS handshake has shown; `None` without encryption.
     pub(crate) fn tls(&self) -> Option<&Secured> {
         self.tls.as_deref()

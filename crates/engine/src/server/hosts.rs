@@ -7,7 +7,7 @@
 //! failed as a whole is a failure for the pool, which then waits before the next.
 
 use weir_base::Target;
-use weir_config::{Balance, Encryption, PoolConfig, SessionAttrs, SslMode};
+use weir_config::{Balance, Encryption, PoolConfig, ServerCondition, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
 use weir_session::{ReplicationRole, ServerError};
 
@@ -193,21 +193,14 @@ impl Hosts {
 
 /// Whether a server of this role is fit for a pool (PostgreSQL documentation, libpq, `target_session_attrs`).
 pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: ReplicationRole) -> Fitness {
-    const RECOVERY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
-    const READ_ONLY: &str = "SELECT 1 WHERE pg_catalog.current_setting('transaction_read_only') = 'on'";
-    let read_only = match (role.standby, role.read_only) {
+    let Some(condition) = attrs.condition().filter(|_| !(any && attrs == SessionAttrs::PreferStandby)) else {
+        return Fitness::Fits;
+    };
+    let ServerCondition { about_writes, query, row, why } = condition;
+    let known = match (role.standby, role.read_only) {
+        (standby, _) if !about_writes => standby,
         (Some(standby), Some(read_only)) => Some(standby || read_only),
         _ => None,
-    };
-    let (known, query, row, why) = match attrs {
-        SessionAttrs::Any => return Fitness::Fits,
-        SessionAttrs::PreferStandby if any => return Fitness::Fits,
-        SessionAttrs::ReadWrite => (read_only, READ_ONLY, false, "session is read-only"),
-        SessionAttrs::ReadOnly => (read_only, READ_ONLY, true, "session is not read-only"),
-        SessionAttrs::Primary => (role.standby, RECOVERY, false, "server is in hot standby mode"),
-        SessionAttrs::Standby | SessionAttrs::PreferStandby => {
-            (role.standby, RECOVERY, true, "server is not in hot standby mode")
-        }
     };
     match known {
         None => Fitness::Ask { query, row, why },

@@ -125,6 +125,7 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
         trust: Trust {
             verified: server.connection.tls().is_some_and(|tls| tls.certificate.is_some()),
             expects_request: slot.config.password.is_some() && slot.is_own(),
+            local: server.connection.is_local(),
         },
         startup: slot.config.startup.clone(),
     };

@@ -49,7 +49,9 @@ impl Connection {
                 other => return Err(unexpected(other)),
             }
             let mut reply = Vec::new();
+            let first = matches!(stage, Stage::Method);
             let Some(next) = stage.answer(backend::authentication(&frame.body)?, params, &mut reply)? else {
+                self.trusted = first;
                 return Ok(());
             };
             stage = next;

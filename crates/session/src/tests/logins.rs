@@ -393,7 +393,7 @@ proptest! {
 /// What a server with an unverified certificate, or a verified one, receives and achieves with its first request.
 fn asked(require: &str, verified: bool, request: &[u8]) -> (String, Vec<u8>) {
     let table = ParamTable::new([]);
-    let trust = Trust { verified, expects_request: true };
+    let trust = Trust { verified, expects_request: true, local: false };
     let credentials = Credentials { require: require.parse().unwrap(), trust, ..credentials(Some("right")) };
     let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
     let (step, sent) = feed(&mut login, &table, request);

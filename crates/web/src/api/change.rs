@@ -80,6 +80,8 @@ pub(crate) async fn test(State(pool_tests): State<PoolTests>, body: Body) -> Res
             "milliseconds": server.milliseconds,
             "max_connections": server.max_connections,
             "superuser_reserved_connections": server.superuser_reserved_connections,
+            "server": server.server,
+            "notes": server.notes,
             "connections": server.connections,
         }),
         Err(error) => json!({ "ok": false, "error": error }),
