@@ -54,6 +54,8 @@ impl Engine {
             let thawed = weir_session::frozen::thaw(&bytes, table, interner, &pool.accepted);
             let mut session = thawed.expect("what was frozen here thaws here");
             session.share_channels(pool.rules.shares_listen);
+            let again = weir_session::frozen::freeze(&session, table);
+            assert_eq!(again.as_ref(), Some(&bytes), "a client thaws as it was frozen");
             slot.enter(ClientPhase::Ready(session));
         }
         self.core.conns.put_client(slot);

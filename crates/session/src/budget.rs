@@ -24,6 +24,15 @@ pub(crate) enum NoRoom {
     Process,
 }
 
+/// Whether a limit may refuse a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// It may: a client asks for it.
+    Limited,
+    /// It may not: a client holds it already, and only the place where it is charged changes.
+    Granted,
+}
+
 /// What all workers together hold under one limit.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBudget {
@@ -166,8 +175,11 @@ impl Charge {
     }
 
     /// Charges a pool with its use of what the worker holds once for all pools.
-    pub(crate) fn share(account: &Arc<Account>, bytes: u64) -> Result<Charge, NoRoom> {
-        account.take(bytes)?;
+    pub(crate) fn share(account: &Arc<Account>, bytes: u64, admission: Admission) -> Result<Charge, NoRoom> {
+        match admission {
+            Admission::Limited => account.take(bytes)?,
+            Admission::Granted => account.take_anyway(bytes),
+        }
         Ok(Charge { account: account.clone(), bytes, real: false })
     }
 
@@ -232,13 +244,18 @@ mod tests {
     fn a_charge_counts_for_pool_and_worker_until_it_is_dropped() {
         let (worker, pool) = accounts(&StatementMemory::default(), 1000, 1000);
         let charge = Charge::real(&pool, 600).unwrap();
-        let share = Charge::share(&pool, 300).unwrap();
+        let share = Charge::share(&pool, 300, Admission::Limited).unwrap();
         assert_eq!((pool.used(), worker.used(), pool.left()), (900, 600, 100));
         assert_eq!(Charge::real(&pool, 101).unwrap_err(), NoRoom::Pool);
         assert_eq!(worker.used(), 600, "what the pool refused is not the worker's either");
         drop((charge, share));
         assert_eq!((pool.used(), worker.used(), worker.left()), (0, 0, 1000));
         assert!(Charge::real(&pool, 1001).is_err());
+        assert!(Charge::share(&pool, 1001, Admission::Limited).is_err());
+        let granted = Charge::share(&pool, 1001, Admission::Granted).unwrap();
+        assert_eq!((pool.used(), worker.used(), pool.left()), (1001, 0, 0));
+        drop(granted);
+        assert_eq!((pool.used(), pool.left()), (0, 1000));
     }
 
     #[test]

@@ -89,6 +89,13 @@ impl HeldText {
         Some(HeldText { bytes, judged, charge, shape: GivenShape::default() })
     }
 
+    /// Holds `bytes` whether there is room or not.
+    pub(crate) fn anyway(bytes: Vec<u8>, judged: Judged, account: &Arc<Account>) -> HeldText {
+        let size = bytes.capacity();
+        let charge = (size > UNCHARGED).then(|| Charge::anyway(account, size as u64));
+        HeldText { bytes, judged, charge, shape: GivenShape::default() }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

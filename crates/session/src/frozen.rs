@@ -62,8 +62,6 @@ pub enum NotThawed {
     Version,
     /// The bytes are damaged.
     Damaged,
-    /// The client's statements exceed the limit here.
-    TooMuchText,
 }
 
 impl fmt::Display for NotThawed {
@@ -71,7 +69,6 @@ impl fmt::Display for NotThawed {
         f.write_str(match self {
             NotThawed::Version => "a client frozen by another version",
             NotThawed::Damaged => "a damaged frozen client",
-            NotThawed::TooMuchText => "a frozen client's statements exceed statement_memory",
         })
     }
 }
@@ -120,10 +117,11 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads a client that [`freeze`] wrote.
+/// Reads a client that [`freeze`] wrote. What it holds was accepted where it came from: it is charged here, and no limit
+/// refuses it.
 ///
 /// # Errors
-/// When the bytes are of another version, damaged, or more than the limits here allow.
+/// When the bytes are of another version, or damaged.
 pub fn thaw(
     bytes: &[u8],
     table: &ParamTable,
@@ -148,8 +146,8 @@ pub fn thaw(
     client.start.own = frozen.own.iter().filter_map(|name| table.place(name)).map(|place| 1 << place).sum();
     client.stream = FrameReader::thaw(frozen.held);
     for (name, rest, environment, shape) in frozen.statements {
-        let statement =
-            interner.intern(pool, &rest, ParseEnvironment(environment)).map_err(|_| NotThawed::TooMuchText)?;
+        let restored = interner.restore(pool, &rest, ParseEnvironment(environment));
+        let statement = restored.map_err(|_| NotThawed::Damaged)?;
         let by = client.count_change();
         client.statements_mut().insert(Name::new(&name), Given { statement, by, shape: thaw_shape(shape, pool) });
     }
@@ -158,13 +156,9 @@ pub fn thaw(
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
         (Some((rest, shape)), _) => {
             let judged = Judged::in_parse(&rest);
-            match HeldText::new(rest, judged, pool.account()) {
-                Some(mut held) => {
-                    held.set_shape(thaw_shape(shape, pool));
-                    Unnamed::Held(held)
-                }
-                None => Unnamed::Streamed,
-            }
+            let mut held = HeldText::anyway(rest, judged, pool.account());
+            held.set_shape(thaw_shape(shape, pool));
+            Unnamed::Held(held)
         }
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
@@ -214,5 +208,41 @@ mod tests {
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
         assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);
         assert_eq!(fails(&[9]), NotThawed::Version);
+    }
+
+    /// A worker whose limits are `limit`, with a pool.
+    fn worker(limit: u64) -> (Interner, PoolStatements) {
+        let interner = Interner::new([1; 16], &StatementMemory::default(), limit);
+        let pool = interner.pool("app", "joe", limit);
+        (interner, pool)
+    }
+
+    #[test]
+    fn a_client_thaws_with_all_that_it_holds_where_there_is_no_room_for_it() {
+        let table = ParamTable::new([]);
+        let (mut interner, pool) = worker(1 << 20);
+        let mut client = Client::new(7, PoolMode::Transaction, Arc::new(table.unknown()));
+        for n in 0..20_u8 {
+            let text = [&[b'a' + n; 3_000][..], &[0; 3]].concat();
+            let statement = interner.intern(&pool, &text, ParseEnvironment(5)).unwrap();
+            let (by, shape) = (client.count_change(), GivenShape::none(u64::from(n)));
+            client.statements_mut().insert(Name::new(&[b'a' + n]), Given { statement, by, shape });
+        }
+        let text = [vec![b' '; 5_000], vec![0; 3]].concat();
+        client.put_unnamed(Unnamed::Held(HeldText::new(text, Judged::default(), pool.account()).unwrap()));
+        client.stream = FrameReader::thaw(vec![b'P'; 20_000]);
+        let bytes = freeze(&client, &table).unwrap();
+        for limit in [0, 1, 10_000, 60_000] {
+            let (mut interner, pool) = worker(limit);
+            let thawed = thaw(&bytes, &table, &mut interner, &pool).unwrap();
+            assert_eq!(freeze(&thawed, &table).as_ref(), Some(&bytes), "{limit}");
+            assert!(pool.used() > 85_000 && interner.used() > 85_000, "it counts: {} {}", pool.used(), interner.used());
+            assert!(
+                interner.intern(&pool, b"new\0\0\0", ParseEnvironment(5)).is_err(),
+                "the limit holds for what is new"
+            );
+            drop(thawed);
+            assert_eq!((pool.used(), interner.used()), (0, 0));
+        }
     }
 }

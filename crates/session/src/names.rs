@@ -221,8 +221,9 @@ impl ClientStatements {
         self.by_name.len()
     }
 
+    /// All of them, by the age of their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Given)> {
-        self.by_name.iter().map(|(name, given)| (name.whole(), given))
+        self.by_age.values().filter_map(|name| Some((name.whole(), self.by_name.get(name.key())?)))
     }
 
     /// A name that the client has for a statement.

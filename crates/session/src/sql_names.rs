@@ -128,12 +128,8 @@ impl Link<'_, '_> {
         if !ready && (cut || self.server.status == TxStatus::Failed || *self.composed > MAX_COMPOSED) {
             return Ok(Called::Alike);
         }
-        match self.ensure(name, &mut given) {
-            Ok(_) => Ok(Called::Otherwise(given.statement.name().to_vec(), given.statement.effects())),
-            // There is no memory for it.
-            Err(StopReason::Refuse(_)) => Ok(Called::Alike),
-            Err(stop) => Err(stop),
-        }
+        self.ensure(name, &mut given)?;
+        Ok(Called::Otherwise(given.statement.name().to_vec(), given.statement.effects()))
     }
 
     /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as

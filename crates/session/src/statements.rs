@@ -26,7 +26,7 @@ use weir_base::shrink;
 use weir_pgwire::sql::Judgement;
 use weir_pgwire::{Dirty, Effects};
 
-use crate::budget::{Account, Charge, NoRoom, StatementMemory};
+use crate::budget::{Account, Admission, Charge, NoRoom, StatementMemory};
 use crate::custom_names::CustomNames;
 use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
@@ -310,6 +310,7 @@ impl Interner {
     }
 
     /// The statement of a pool that a client has prepared.
+    #[cfg(test)]
     pub(crate) fn intern(
         &mut self,
         pool: &PoolStatements,
@@ -318,6 +319,17 @@ impl Interner {
     ) -> Result<Arc<Statement>, NotInterned> {
         let read = self.read(rest, None);
         self.intern_read(pool, rest, read, environment)
+    }
+
+    /// The statement that a client has held elsewhere: no limit refuses it.
+    pub(crate) fn restore(
+        &mut self,
+        pool: &PoolStatements,
+        rest: &[u8],
+        environment: ParseEnvironment,
+    ) -> Result<Arc<Statement>, NotInterned> {
+        let read = self.read(rest, None);
+        self.statement(pool, rest, read, environment, Admission::Granted)
     }
 
     /// What is known of what follows the name in a Parse; `begun`: what is known of its beginning, if it is long.
@@ -332,14 +344,15 @@ impl Interner {
         TextRead { key: Key(key), long: Some(judgement) }
     }
 
-    /// The same text in another parse environment.
+    /// The same text in another parse environment. Its client holds it already, so that no limit refuses it.
     pub(crate) fn intern_again(
         &mut self,
         pool: &PoolStatements,
         known: &Statement,
         environment: ParseEnvironment,
     ) -> Result<Arc<Statement>, NotInterned> {
-        self.intern_read(pool, known.rest(), TextRead { key: known.text.key, long: None }, environment)
+        let read = TextRead { key: known.text.key, long: None };
+        self.statement(pool, known.rest(), read, environment, Admission::Granted)
     }
 
     /// The statement of a pool that a client has prepared, whose text was read.
@@ -350,14 +363,25 @@ impl Interner {
         read: TextRead,
         environment: ParseEnvironment,
     ) -> Result<Arc<Statement>, NotInterned> {
+        self.statement(pool, rest, read, environment, Admission::Limited)
+    }
+
+    fn statement(
+        &mut self,
+        pool: &PoolStatements,
+        rest: &[u8],
+        read: TextRead,
+        environment: ParseEnvironment,
+        admission: Admission,
+    ) -> Result<Arc<Statement>, NotInterned> {
         let key = environment.key_of(read.key);
         if let Some(known) = pool.statements.find(key) {
             let same = is_same(known.rest(), rest) && known.environment == environment;
             return if same { Ok(known) } else { Err(NotInterned::Collision) };
         }
-        let share = Charge::share(&pool.account, cost(rest)).map_err(NotInterned::NoRoom)?;
-        let text = self.text(rest, read)?;
-        let own = self.make_room(|| Charge::real(&pool.account, ENTRY))?;
+        let share = Charge::share(&pool.account, cost(rest), admission).map_err(NotInterned::NoRoom)?;
+        let text = self.text(rest, read, admission)?;
+        let own = self.charge(&pool.account, ENTRY, admission)?;
         let statement = Arc::new(Statement {
             key,
             environment,
@@ -386,13 +410,13 @@ impl Interner {
         self.intern_read(pool, rest, read, environment).ok()
     }
 
-    fn text(&mut self, rest: &[u8], read: TextRead) -> Result<Arc<Text>, NotInterned> {
+    fn text(&mut self, rest: &[u8], read: TextRead, admission: Admission) -> Result<Arc<Text>, NotInterned> {
         let key = read.key;
         if let Some(known) = self.texts.find(key) {
             return if is_same(&known.rest, rest) { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let account = self.account.clone();
-        let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
+        let charge = self.charge(&account, cost(rest), admission)?;
         let judged = match read.long {
             Some(judgement) => Judged::of_long(judgement, text_in(rest).len()),
             None => Judged::in_parse(rest),
@@ -407,10 +431,11 @@ impl Interner {
     }
 
     /// Takes room; texts without a holder are dropped for it.
-    fn make_room(&mut self, take: impl Fn() -> Result<Charge, NoRoom>) -> Result<Charge, NotInterned> {
+    fn charge(&mut self, account: &Arc<Account>, bytes: u64, admission: Admission) -> Result<Charge, NotInterned> {
         loop {
-            match take() {
+            match Charge::real(account, bytes) {
                 Err(NoRoom::Process) if self.drop_oldest() => {}
+                Err(_) if admission == Admission::Granted => return Ok(Charge::anyway(account, bytes)),
                 taken => return taken.map_err(NotInterned::NoRoom),
             }
         }

@@ -67,6 +67,31 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
 }
 
 #[test]
+fn a_statement_that_must_be_prepared_again_in_another_environment_is_not_refused() {
+    for (pool, process) in [(1 << 20, 1 << 20), (0, 1 << 20), (1 << 20, 0)] {
+        let mut link = Link::transaction();
+        link.tell(&[parameter("DateStyle", "ISO")]);
+        let name = link.prepared("s", "select 1");
+        link.prepared("full", &"x".repeat(9_000));
+        link.interner.set_limit(process);
+        link.statements.set_limit(pool);
+        link.tell(&[parameter("DateStyle", "German")]);
+        link.server().statements.clear();
+        let sent = link.ask(&[bind("s"), execute(), sync()]);
+        assert_eq!(tags(&sent), "PBES", "it is held, whatever the limit has become");
+        let again = names(&sent).remove(0);
+        assert_ne!(again, name);
+        link.tell(&[parsed(), bound(), complete("SELECT 1"), ready(), parameter("DateStyle", "ISO")]);
+        link.server().statements.clear();
+        let sent = link.ask(&[query("execute s")]);
+        assert_eq!((tags(&sent).as_str(), names(&sent)), ("PQS", vec![name]));
+        link.tell(&[parsed(), complete("SELECT 1"), ready(), ready()]);
+        let refused = link.ask(&[parse("new", "select 2"), sync()]);
+        assert_eq!(tags(&refused), if pool.min(process) == 0 { "DS" } else { "PS" });
+    }
+}
+
+#[test]
 fn what_follows_a_refused_parse_is_skipped_and_what_stands_before_it_is_answered() {
     let mut link = Link::transaction();
     link.rules.client_statements = 1;
