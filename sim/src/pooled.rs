@@ -112,8 +112,11 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         }
     }
     let reloads = (0..rng.below(3))
-        .map(|_| {
-            let config = resized(rng, &config);
+        .map(|number| {
+            let mut config = resized(rng, &config);
+            if faulty {
+                redraw_statement_limits(rng.fork("statement limits", number), &mut config);
+            }
             Arc::new(if faulty && rng.chance(400) { remade(rng, config, &targets) } else { config })
         })
         .collect();
@@ -205,10 +208,7 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
     };
     if faulty {
         limits.server_connect_timeout = *rng.pick(&[Span::from_millis(300), Span::from_secs(15)]);
-        limits.client_statements = *rng.pick(&[1, 3, 1_000]);
-        limits.client_statement_memory = *rng.pick(&[0, 4_000, 100_000]);
-        limits.pool_statement_memory = *rng.pick(&[0, 0, 20_000]);
-        limits.statement_memory = *rng.pick(&[256 << 20, 1 << 20, 40_000]);
+        draw_statement_limits(rng, &mut limits);
         limits.query_wait_timeout = seconds(rng, 100, 120_000);
         limits.query_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(20)]);
         limits.idle_transaction_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(5)]);
@@ -216,6 +216,28 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         limits.client_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(20)]);
     }
     limits
+}
+
+fn draw_statement_limits(rng: &mut Rng, limits: &mut Limits) {
+    limits.client_statements = *rng.pick(&[1, 3, 1_000]);
+    limits.client_statement_memory = *rng.pick(&[0, 4_000, 100_000]);
+    limits.pool_statement_memory = *rng.pick(&[0, 0, 20_000]);
+    limits.statement_memory = *rng.pick(&[256 << 20, 1 << 20, 40_000]);
+}
+
+/// Draws other limits on statements. What clients hold may be more.
+fn redraw_statement_limits(mut rng: Rng, config: &mut Config) {
+    draw_statement_limits(&mut rng, &mut config.limits);
+    if rng.chance(500) {
+        config.limits.statement_memory = 1_000;
+    }
+    for pool in config.pools.values_mut().chain(&mut config.fallback) {
+        let limits = &mut Arc::make_mut(pool).limits;
+        limits.client_statements = config.limits.client_statements;
+        limits.client_statement_memory = config.limits.client_statement_memory;
+        limits.pool_statement_memory = config.limits.pool_statement_memory;
+        limits.statement_memory = config.limits.statement_memory;
+    }
 }
 
 /// Draws the fallback pool, from which pools are created when a client names their database.

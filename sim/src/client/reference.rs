@@ -249,13 +249,12 @@ impl Reference {
         refused && !ready && self.core.transaction() == Transaction::Failed
     }
 
-    /// A limit on statements fails a Parse, and any request that must prepare a statement again. An unnamed statement
+    /// A limit on statements fails a Parse, and no request about a statement that the client has. An unnamed statement
     /// for which there is no memory exists only on the server where it was parsed.
     fn is_limited(&self, message: &Back) -> bool {
         let Back::Problem { error: true, code, .. } = message else { return false };
         match (&*code.clone(), &self.last) {
-            ("54000", Some(Front::Parse { name, .. } | Front::Describe(Of::Statement, name))) => !name.is_empty(),
-            ("54000", Some(Front::Bind { statement, .. })) => !statement.is_empty(),
+            ("54000", Some(Front::Parse { name, .. })) => !name.is_empty(),
             ("26000", Some(Front::Describe(Of::Statement, name))) => name.is_empty(),
             ("26000", Some(Front::Bind { statement, .. })) => statement.is_empty(),
             _ => false,
