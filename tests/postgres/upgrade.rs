@@ -102,7 +102,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)

@@ -21,14 +21,14 @@ use crate::shape::{GivenShape, Shape};
 use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 
 /// The version of the format; a client of another one is not thawed.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 #[derive(Serialize, Deserialize)]
 struct Frozen {
     id: u64,
     mode: u8,
     params: Vec<(String, String)>,
-    /// What the client asked for at its login, and the names of the parameters that are its own.
+    /// What the client asked for at its login, and the names of the parameters that are its own, tracked or not.
     asked: Vec<(String, String)>,
     own: Vec<String>,
     held: Vec<u8>,
@@ -87,10 +87,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         mode: client.mode as u8,
         params: table.iter(&client.params).map(text).collect(),
         asked: table.iter(&client.start.asked).map(text).collect(),
-        own: (0..table.len())
-            .filter(|place| client.start.own >> place & 1 == 1)
-            .map(|place| table.name(place).to_owned())
-            .collect(),
+        own: table.names_of(client.start.own, &client.params).map(str::to_owned).collect(),
         held: client.stream.held().to_vec(),
         statements: client
             .statements
@@ -135,15 +132,17 @@ pub fn thaw(
     let frozen: Frozen = postcard::from_bytes(rest).map_err(|_| NotThawed::Damaged)?;
     let mode = PoolMode::ALL.into_iter().find(|mode| *mode as u8 == frozen.mode);
     let mut params = table.unknown();
-    for (name, value) in &frozen.params {
-        // A parameter that is not tracked here stays what the servers have.
-        table.restore(&mut params, name, value);
+    // What is not the client's own and not tracked here stays what the servers have.
+    let is_kept = |name: &String| table.is_tracked(name) || frozen.own.contains(name);
+    for (name, value) in frozen.params.iter().filter(|(name, _)| is_kept(name)) {
+        // So does what can't follow a client.
+        let _ = table.restore(&mut params, name, value);
     }
     let mut asked = table.unknown();
-    frozen.asked.iter().for_each(|(name, value)| table.restore(&mut asked, name, value));
+    frozen.asked.iter().for_each(|(name, value)| drop(table.restore(&mut asked, name, value)));
     let mode = mode.ok_or(NotThawed::Damaged)?;
     let mut client = Client::logged_in(frozen.id, mode, Arc::new(params), Arc::new(asked));
-    client.start.own = frozen.own.iter().filter_map(|name| table.place(name)).map(|place| 1 << place).sum();
+    client.start.own = table.places_of(&frozen.own);
     client.stream = FrameReader::thaw(frozen.held);
     for (name, rest, environment, shape) in frozen.statements {
         let restored = interner.restore(pool, &rest, ParseEnvironment(environment));
@@ -208,6 +207,30 @@ mod tests {
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
         assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);
         assert_eq!(fails(&[9]), NotThawed::Version);
+    }
+
+    #[test]
+    fn settings_follow_a_client_to_a_process_that_tracks_others() {
+        let (one, other) = (ParamTable::new(["my.a", "my.reported"]), ParamTable::new(["my.b"]));
+        let mut params = one.unknown();
+        one.take_report(&mut params, "my.reported", "of the server");
+        one.set(&mut params, "my.a", "1").unwrap();
+        one.set_untracked(&mut params, "my.b", "2").unwrap();
+        // As many untracked ones as a client may set.
+        (0..63).for_each(|n| one.set_untracked(&mut params, &format!("my.n{n}"), "3").unwrap());
+        let mut client = Client::new(7, PoolMode::Transaction, Arc::new(params));
+        client.start.own = 1 << one.place("my.a").unwrap();
+        let bytes = freeze(&client, &one).unwrap();
+        let (mut interner, pool) = worker(1 << 20);
+        let thawed = thaw(&bytes, &other, &mut interner, &pool).unwrap();
+        let mut values: Vec<_> = other.iter(&thawed.params).filter(|(name, _)| !name.starts_with("my.n")).collect();
+        values.sort_unstable();
+        assert_eq!(values, [("my.a", "1"), ("my.b", "2")], "what is the client's own, and nothing else");
+        assert!(["my.a", "my.b", "my.n0", "my.n62"].iter().all(|name| thawed.owns(&other, name)));
+        assert_eq!(thawed.start.own, 1 << other.place("my.b").unwrap());
+        let back = thaw(&freeze(&thawed, &other).unwrap(), &one, &mut interner, &pool).unwrap();
+        assert!(back.params.sets_untracked("my.b") && back.params.sets_untracked("my.n62"));
+        assert_eq!((one.get(&back.params, "my.a"), back.start.own), (Some("1"), client.start.own));
     }
 
     /// A worker whose limits are `limit`, with a pool.

@@ -55,15 +55,15 @@ pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
     postcard::to_stdvec(&frozen).ok()
 }
 
-/// Reads a server that [`freeze`] wrote; `None` if the bytes are damaged. A parameter that is not tracked here is
-/// forgotten.
+/// Reads a server that [`freeze`] wrote; `None` if the bytes are damaged, or it has a parameter that can't be set back
+/// here. A reported one that is not tracked here is forgotten.
 pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     let frozen: FrozenServer = postcard::from_bytes(bytes).ok()?;
     let mut params = table.unknown();
     for (name, value, reported) in &frozen.params {
         // A report says nothing where the parameter is not tracked any more.
         if !reported || table.is_tracked(name) {
-            table.restore(&mut params, name, value);
+            table.restore(&mut params, name, value).ok()?;
         }
         if *reported {
             table.take_report(&mut params, name, value);
@@ -73,7 +73,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     let mut base = table.unknown();
     let mut base_is_set = 0;
     for (name, value, set) in frozen.base.iter().filter(|(name, ..)| table.is_tracked(name)) {
-        table.restore(&mut base, name, value);
+        table.restore(&mut base, name, value).ok()?;
         base_is_set |= table.place(name).map_or(0, |place| u64::from(*set) << place);
     }
     let mut server = Server::new(Arc::new(params), key);
@@ -118,5 +118,19 @@ mod tests {
         assert_eq!(thawed.statements.touch(Key(1)), OnServer::Ready);
         assert_eq!(thawed.statements.touch(Key(2)), OnServer::Stale);
         assert!(thaw(&bytes[..bytes.len() - 2], &table).is_none());
+    }
+
+    #[test]
+    fn what_was_set_on_a_server_is_known_where_other_parameters_are_tracked_or_it_is_closed() {
+        let (one, other) = (ParamTable::new(["my.a", "role"]), ParamTable::new(["my.b"]));
+        let mut params = one.unknown();
+        one.set(&mut params, "my.a", "1").unwrap();
+        (0..64).for_each(|n| one.set_untracked(&mut params, &format!("my.n{n}"), "3").unwrap());
+        let bytes = freeze(&Server::new(Arc::new(params.clone()), CancelKey::default()), &one).unwrap();
+        let thawed = thaw(&bytes, &other).unwrap();
+        assert!(thawed.params().sets_untracked("my.a") && thawed.params().sets_untracked("my.n63"));
+        one.set(&mut params, "role", "eve").unwrap();
+        let bytes = freeze(&Server::new(Arc::new(params), CancelKey::default()), &one).unwrap();
+        assert!(thaw(&bytes, &one).is_some() && thaw(&bytes, &other).is_none());
     }
 }

@@ -157,16 +157,27 @@ impl ParamTable {
         params.untracked.set(name, value)
     }
 
-    /// Sets a parameter to a value that it has had before.
-    pub(crate) fn restore(&self, params: &mut Params, name: &str, value: &str) {
-        if value.len() > MAX_VALUE {
-            return;
-        }
+    /// Sets a parameter to a value that it has had before, maybe with another table.
+    ///
+    /// # Errors
+    /// [`BadParam::Unknown`] for a name that is not tracked and can't follow a client.
+    pub(crate) fn restore(&self, params: &mut Params, name: &str, value: &str) -> Result<(), BadParam> {
         match self.index(name) {
             Some(index) => params.values[index] = Some(value.into()),
-            // A value that can't be restored stays the servers'.
-            None => drop(params.untracked.set(name, value)),
+            None => params.untracked.restore(name, value)?,
         }
+        Ok(())
+    }
+
+    /// The names of the parameters at these places, a bit each, and of those that are not tracked.
+    pub(crate) fn names_of<'p>(&'p self, places: u64, params: &'p Params) -> impl Iterator<Item = &'p str> {
+        let tracked = (0..self.len()).filter(move |place| places >> place & 1 == 1).map(|place| self.name(place));
+        tracked.chain(params.untracked.iter().map(|(name, _)| name))
+    }
+
+    /// The places of the tracked ones among these names, a bit each.
+    pub(crate) fn places_of<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> u64 {
+        names.into_iter().filter_map(|name| self.place(name)).fold(0, |places, place| places | 1 << place)
     }
 
     /// Whether a server's reports are in UTF-8.

@@ -43,13 +43,25 @@ impl Untracked {
     /// # Errors
     /// The name is not a parameter's, or one that can't follow a client; or there are too many.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), BadParam> {
+        self.set_within(MAX, name, value)
+    }
+
+    /// Sets a parameter that was set elsewhere, however many there are.
+    ///
+    /// # Errors
+    /// The name is one that can't follow a client.
+    pub(crate) fn restore(&mut self, name: &str, value: &str) -> Result<(), BadParam> {
+        self.set_within(usize::MAX, name, value)
+    }
+
+    fn set_within(&mut self, most: usize, name: &str, value: &str) -> Result<(), BadParam> {
         let name = name.to_ascii_lowercase();
         if !is_name(&name) || NEVER.contains(&&*name) {
             return Err(BadParam::Unknown);
         }
         match self.values.binary_search_by(|(known, _)| (**known).cmp(&name)) {
             Ok(at) => self.values[at].1 = value.into(),
-            Err(_) if self.values.len() >= MAX => return Err(BadParam::Value),
+            Err(_) if self.values.len() >= most => return Err(BadParam::Value),
             Err(at) => self.values.insert(at, (name.into(), value.into())),
         }
         Ok(())
