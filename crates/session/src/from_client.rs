@@ -24,6 +24,7 @@ use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
+use crate::streamed::BEGINNING;
 use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
 use crate::{repeat, sql_resets, start_values, unlinked};
@@ -586,8 +587,10 @@ fn need(reads: Reads, bytes: &[u8], head: Head, (room, kept): (impl Fn() -> usiz
         front::EXECUTE => total.min(HEAD + 1),
         front::FUNCTION_CALL => total.min(HEAD + 4),
         front::PARSE => match bytes.get(HEAD) {
-            Some(first) if is_too_long(*first, total) => HEAD + 1,
-            Some(_) if bytes.len() < total && total > room() => HEAD + 1,
+            Some(first) if is_too_long(*first, total) || (bytes.len() < total && total > room()) => match first {
+                0 => total.min(BEGINNING),
+                _ => HEAD + 1,
+            },
             Some(_) => total,
             None => total.min(HEAD + 1),
         },

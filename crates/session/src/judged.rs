@@ -5,11 +5,12 @@
 
 use std::ffi::CStr;
 
-use weir_pgwire::sql::{self, Judgement, Naming, Resetting, RewrittenCommand};
+use weir_pgwire::sql::{self, Judgement, Naming, Resetting, RewrittenCommand, Verb};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::long_text::{self, LONG_TEXT};
 use crate::params::{ParamTable, Params};
+use crate::text::SEARCHED;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]
@@ -39,15 +40,18 @@ impl Judged {
     pub(crate) fn of(text: &[u8]) -> Judged {
         let len = text.len() as u32;
         if text.len() > LONG_TEXT {
-            return Judged::of_long(long_text::judge(text), text.len());
+            return Judged::of_long(long_text::judge(text), text);
         }
         if sql::is_harmless(text) { Judged { harmless: true, len, ..Judged::default() } } else { Judged::unusual(text) }
     }
 
-    /// What is known of a long text of this length once it was read.
-    pub(crate) fn of_long(judgement: Judgement, len: usize) -> Judged {
-        let Judgement { effects, harmless, drops_all, .. } = judgement;
-        Judged { effects, harmless, drops_all, len: len as u32, ..Judged::default() }
+    /// What is known of a long text once it was read. Which statement it names is at its beginning, if anywhere.
+    pub(crate) fn of_long(judgement: Judgement, text: &[u8]) -> Judged {
+        let Judgement { effects, harmless, .. } = judgement;
+        let naming = naming_in(&text[..text.len().min(SEARCHED)], true);
+        let drops_all = naming.as_ref().is_some_and(|naming| naming.verb == Verb::DropAll);
+        let naming = naming.filter(|_| !drops_all).map(Box::new);
+        Judged { effects, harmless, drops_all, naming, len: text.len() as u32, ..Judged::default() }
     }
 
     /// Whether the text is so long that no part of it is looked for: it certainly leaves nothing, as far as is known.
@@ -57,9 +61,8 @@ impl Judged {
 
     fn unusual(text: &[u8]) -> Judged {
         let Judgement { effects, harmless, drops_all, names } = Judgement::of(text, &sql::head(text));
-        // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
-        let naming = if names { sql::names(text, false, true, 1).into_iter().next() } else { None };
-        let naming = naming.filter(|naming| !naming.name.is_empty()).map(Box::new);
+        let naming = if names { naming_in(text, false) } else { None };
+        let naming = naming.filter(|naming| naming.verb != Verb::DropAll).map(Box::new);
         let reset = reset_of(text).map(Box::new);
         Judged { effects, harmless, drops_all, reset, naming, len: text.len() as u32 }
     }
@@ -74,6 +77,18 @@ impl Judged {
     pub(crate) fn concerns_no_statement(&self) -> bool {
         self.naming.is_none() && !self.drops_all
     }
+
+    /// Whether a Bind of the text is not the server's alone to carry out.
+    pub(crate) fn is_about_session(&self) -> bool {
+        !self.concerns_no_statement() || self.reset.is_some()
+    }
+}
+
+/// The statement that a single command names, or that it drops all; `cut`: the text continues.
+pub(crate) fn naming_in(text: &[u8], cut: bool) -> Option<Naming> {
+    // Only options of an EXPLAIN or of a table are strings in front of the name: no backslash matters in them.
+    let naming = sql::names(text, cut, true, 1).into_iter().next()?;
+    (naming.verb == Verb::DropAll || !naming.name.is_empty()).then_some(naming)
 }
 
 /// Whether a text has the columns of a cursor, which it finds each time that it is described or executed: PostgreSQL

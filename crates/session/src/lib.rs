@@ -53,6 +53,7 @@ mod start_values;
 mod state_messages;
 mod statements;
 mod stop;
+mod streamed;
 mod suspects;
 #[cfg(test)]
 mod tests;

@@ -203,11 +203,14 @@ impl Link<'_, '_> {
     fn parse(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {
         let too_long = message.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
         if message.len() < head.total() || too_long {
-            return Ok(self.stream_unnamed());
+            return self.stream_unnamed(message, head);
         }
         let Ok(parse) = frontend::parse(&message[HEAD..]) else { return Ok(self.forward_malformed(Expected::Parse)) };
         if parse.name.is_empty() {
-            return Ok(self.parse_unnamed(parse.text, parse.rest));
+            return match self.parse_unnamed(parse.text, parse.rest) {
+                Some(rewrite) => Ok(rewrite),
+                None => self.stream_unnamed(message, head),
+            };
         }
         self.must_be_settled(Subject::Name(parse.name))?;
         if self.ctx.rules.state.refuses_some() {
@@ -220,20 +223,21 @@ impl Link<'_, '_> {
         Ok(if rest_follows { Rewrite::After(head.total() - parse.rest.len()) } else { Rewrite::Replaced })
     }
 
-    fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Rewrite {
+    /// `None` if there is no room to hold it.
+    fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Option<Rewrite> {
         let judged = self.judge(text);
         let effects = judged.effects;
         if self.refuses(effects) {
             let before = self.client.replace_unnamed(Unnamed::None);
-            return self.refuse_parse(effects, Change::Unnamed { before });
+            return Some(self.refuse_parse(effects, Change::Unnamed { before }));
         }
         if !judged.harmless {
             self.note_needed_alone(text);
         }
-        let Some(held) = self.hold(rest, judged) else { return self.stream_unnamed() };
+        let held = self.hold(rest, judged)?;
         self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
         self.fill_unnamed_slot(effects);
-        Rewrite::Unchanged
+        Some(Rewrite::Unchanged)
     }
 
     /// Returns whether the rest of the message must follow what is composed.
@@ -266,13 +270,6 @@ impl Link<'_, '_> {
     fn forward_malformed(&mut self, what: Expected) -> Rewrite {
         self.server.unnamed = None;
         self.forward(what)
-    }
-
-    /// The client's unnamed statement will exist only on the server that it has now.
-    fn stream_unnamed(&mut self) -> Rewrite {
-        self.change_unnamed(Expected::ParseUnnamed, Unnamed::Streamed);
-        self.fill_unnamed_slot(Effects::UNKNOWN);
-        Rewrite::Unchanged
     }
 
     fn bind(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {

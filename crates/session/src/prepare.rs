@@ -18,6 +18,7 @@ use crate::prepared::OnServer;
 use crate::refusal::Refusal;
 use crate::statements::{Key, NotInterned, PreparationState, Statement, cost};
 use crate::stop::StopReason;
+use crate::text::SEARCHED;
 use crate::undo_log::Change;
 
 /// A statement that is new here costs as much as this many messages, beside its text.
@@ -180,7 +181,11 @@ impl Link<'_, '_> {
     }
 
     /// An unnamed statement's text, to be parsed again on the client's next server; nothing if there is no room for it.
+    /// There is room for a short text that we carry out ourselves: a DEALLOCATE is what makes room.
     pub(crate) fn hold(&mut self, rest: &[u8], judged: Judged) -> Option<HeldText> {
+        if judged.is_about_session() && rest.len() <= SEARCHED {
+            return Some(HeldText::anyway(rest.to_vec(), judged, self.ctx.statements.account()));
+        }
         let mut buffer = self.ctx.spare_buffer();
         buffer.extend_from_slice(rest);
         let held = self.client.statements.as_ref().map_or(0, |statements| statements.cost());

@@ -418,7 +418,7 @@ impl Interner {
         let account = self.account.clone();
         let charge = self.charge(&account, cost(rest), admission)?;
         let judged = match read.long {
-            Some(judgement) => Judged::of_long(judgement, text_in(rest).len()),
+            Some(judgement) => Judged::of_long(judgement, text_in(rest)),
             None => Judged::in_parse(rest),
         };
         let listed = self.texts.clone();

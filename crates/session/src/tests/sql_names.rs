@@ -4,7 +4,7 @@ use weir_pgwire::put_front;
 
 use super::rig::*;
 use crate::expected::Expected;
-use crate::{NAME_PREFIX, ReplyWait, StopReason};
+use crate::{MAX_HELD_UNNAMED, NAME_PREFIX, ReplyWait, StopReason};
 
 /// The text of the only query among messages.
 fn asked(sent: &[u8]) -> String {
@@ -220,4 +220,102 @@ fn a_portal_of_a_statement_in_the_servers_words_describes_no_other() {
     assert_eq!(tags(&told), "2C2");
     assert_eq!(link.server().pending.head(), Some(Expected::DescribeRows), "not that of the portal before it");
     assert_eq!(tags(&link.tell(&[row_kind(), complete("SELECT 1"), ready()])), "TCZ");
+}
+
+/// No room for what clients hold: of one client, of a pool, of the process.
+fn full(link: &mut Link) {
+    link.rules.client_memory = 0;
+    link.interner.set_limit(0);
+    link.statements.set_limit(0);
+}
+
+/// The replies of a server to these messages.
+fn replies(sent: &[u8]) -> Vec<Vec<u8>> {
+    let reply = |tag| match tag {
+        'P' => Some(parsed()),
+        'B' => Some(bound()),
+        'C' => Some(closed()),
+        'E' => Some(complete("DONE")),
+        'S' => Some(ready()),
+        _ => None,
+    };
+    tags(sent).chars().filter_map(reply).collect()
+}
+
+#[test]
+fn a_deallocate_is_carried_out_where_there_is_no_room_to_hold_it() {
+    for (size, text) in [(1 << 20, "deallocate s"), (7, "deallocate s"), (7, "deallocate all"), (90, "discard all")] {
+        let mut link = Link::transaction();
+        let name = link.prepared("s", "select 1");
+        full(&mut link);
+        let asked = [parse("", &format!("{text} --{}", "x".repeat(8_000))), bind(""), execute(), sync()].concat();
+        let sent: Vec<u8> = asked.chunks(size).flat_map(|piece| link.ask(&[piece.to_vec()])).collect();
+        let dropped = replies(&sent).into_iter().map(|reply| match text {
+            "deallocate s" => reply,
+            _ if reply == complete("DONE") => complete(&text.to_uppercase()),
+            _ => reply,
+        });
+        assert_eq!(tags(&link.tell(&dropped.collect::<Vec<_>>())), "12CZ", "{text}");
+        assert!(!link.has("s") && link.client.is_between_messages(), "{text}");
+        assert!(!ours(&sent).contains("ALLOCATE s ") && !ours(&sent).contains(&ours(&name)), "{}", ours(&sent));
+    }
+}
+
+#[test]
+fn a_statement_is_executed_by_a_text_that_is_too_long_to_be_held() {
+    let long = |length: usize| format!("execute s('{}')", "x".repeat(length));
+    for (length, full_too) in [(9_000, true), (70_000, false), (70_000, true), (MAX_HELD_UNNAMED, false)] {
+        let mut whole = None;
+        for size in [4 << 20, 64 << 10, 513] {
+            let mut link = Link::transaction();
+            let name = ours(&link.prepared("s", "select 1"));
+            if full_too {
+                full(&mut link);
+            }
+            let asked = [parse("", &long(length)), bind(""), execute(), sync()].concat();
+            let sent: Vec<u8> = asked.chunks(size).flat_map(|piece| link.ask(&[piece.to_vec()])).collect();
+            let text = each(&sent).into_iter().rfind(|message| message[0] == b'P').expect("a Parse");
+            let wanted = parse("", &long(length).replace("execute s", &format!("execute \"{name}\"")));
+            assert!(text == wanted, "{length} by {size}: {}", ours(&text[..40]));
+            assert!(link.client.is_between_messages());
+            assert!(whole.get_or_insert_with(|| sent.clone()) == &sent, "{length} by {size}");
+            link.tell(&replies(&sent));
+        }
+    }
+}
+
+#[test]
+fn a_long_text_names_a_statement_as_a_short_one_does() {
+    let padding = "x".repeat(100_000);
+    for (text, verb) in [("execute s", "E"), ("explain execute s", "E"), ("deallocate s", "D"), ("deallocate all", "A")]
+    {
+        let mut link = Link::transaction();
+        let name = ours(&link.prepared("s", "select 1"));
+        link.ask(&[parse("long", &format!("{text} /* {padding} */")), sync()]);
+        link.tell(&[parsed(), ready()]);
+        let sent = link.ask(&[bind("long"), execute(), sync()]);
+        assert_eq!(ours(&sent).contains(&format!("execute \"{name}\" /* xxx")), verb == "E", "{text}");
+        let tag = if verb == "A" { "DEALLOCATE ALL" } else { "DONE" };
+        let told =
+            replies(&sent).into_iter().map(|reply| if reply == complete("DONE") { complete(tag) } else { reply });
+        assert_eq!(tags(&link.tell(&told.collect::<Vec<_>>())), "2CZ");
+        assert_eq!(link.has("s"), verb == "E", "{text}");
+    }
+}
+
+#[test]
+fn a_deallocate_that_is_too_long_to_be_held_is_refused() {
+    for (text, length) in [("deallocate s", 9_000), ("discard all", 9_000), ("deallocate s", MAX_HELD_UNNAMED)] {
+        let mut link = Link::transaction();
+        link.prepared("s", "select 1");
+        if length < MAX_HELD_UNNAMED {
+            full(&mut link);
+        }
+        let asked = [parse("", &format!("{text} --{}", "x".repeat(length))), bind(""), execute(), sync()].concat();
+        let sent: Vec<u8> = asked.chunks(64 << 10).flat_map(|piece| link.ask(&[piece.to_vec()])).collect();
+        assert_eq!(tags(&sent), "DCBES", "{text}");
+        let told = link.tell(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
+        assert!(tags(&told) == "EZ" && ours(&told).contains("54000"), "{}", ours(&told));
+        assert!(link.has("s") && link.client.is_between_messages());
+    }
 }
