@@ -90,7 +90,7 @@ pub(crate) struct UndoLog {
     preparing: KeyCounts,
     /// By statements, the newest entry that took a name away from one.
     renamed: HashMap<Key, ChangeNumber, BuildHasherDefault<KeyHasher>>,
-    /// What was before a change with a lower number is gone.
+    /// Names that a change with a lower number has given are gone.
     forgotten: ChangeNumber,
     /// What entries take, and the same with the texts that they hold.
     own_bytes: usize,
@@ -125,12 +125,10 @@ impl Change {
         self.own_size() + held
     }
 
-    /// Forgets the previous value, whether or not the change is undone.
-    fn forget_before(&mut self) {
-        match self {
-            Change::Name { before, .. } => *before = None,
-            Change::Unnamed { before } => *before = Unnamed::None,
-            Change::None | Change::Taken { .. } | Change::Refused(_) => {}
+    /// Forgets what the name was before, if that was given before a change of this number.
+    fn forget_given_before(&mut self, number: ChangeNumber) {
+        if let Change::Name { before, .. } = self {
+            before.take_if(|given| given.by < number);
         }
     }
 }
@@ -239,9 +237,7 @@ impl UndoLog {
             }
             _ => {}
         }
-        if number < self.forgotten {
-            entry.change.forget_before();
-        }
+        entry.change.forget_given_before(self.forgotten);
         if self.entries.is_empty() {
             self.shrink();
         }
@@ -286,13 +282,13 @@ impl UndoLog {
         self.bytes = self.bytes + holds - held;
     }
 
-    /// All statements of the client are gone that were there before the requests under way: what stood before later
-    /// changes is gone too. Returns the number of the first change that still stands.
+    /// All names of the client are gone that were given before the requests under way, also where one of these has taken
+    /// a name away. Returns the number of the first change that still stands.
     pub(crate) fn forget_all_before(&mut self, next: ChangeNumber) -> ChangeNumber {
         if self.entries.is_empty() {
             return next;
         }
-        self.forgotten = next;
+        self.forgotten = self.first;
         self.first
     }
 

@@ -412,3 +412,18 @@ fn names_are_one_if_their_first_63_bytes_agree() {
     assert_eq!(tags(&sent), "BES");
     assert!(!link.has(&name("one")));
 }
+
+#[test]
+fn what_is_skipped_behind_a_statement_that_drops_all_leaves_what_was_prepared_between() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    let drops = [parse("", "DEALLOCATE ALL"), bind(""), execute()];
+    let skipped = [close("t"), parse("s", "select 3"), query("select 4"), sync()];
+    let asked = [parse("t", "select 2"), parse("", "select 0"), bind(""), bind("nothing")];
+    link.ask(&[&drops[..], &asked[..], &skipped[..]].concat());
+    link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), parsed(), parsed(), bound()]);
+    link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
+    assert_eq!(link.client.text_of(b"t"), Some(&b"select 2"[..]), "its Close was skipped");
+    assert_eq!(link.client.text_of(b""), Some(&b"select 0"[..]), "so was the query that ends it");
+    assert!(!link.has("s"), "it was dropped");
+}
