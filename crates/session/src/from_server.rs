@@ -493,7 +493,8 @@ impl<O: Out> MessageParser<'_, '_, O> {
         }
         let ahead = self.server.pending.is_ahead();
         if !ahead {
-            self.server.dropping_all = None;
+            let segment = self.server.pending.segment();
+            self.server.dropping_all.take_if(|dropping| !dropping.is_in(segment));
             self.server.descriptions.all_answered();
         }
         if !matches!(to, Expected::Query | Expected::Sync) && self.is_own_ready(to) {

@@ -18,6 +18,7 @@ mod closes;
 mod context;
 mod custom_names;
 mod descriptions;
+mod dropping;
 mod edit;
 mod error_names;
 mod expected;

@@ -95,8 +95,8 @@ impl Link<'_, '_> {
     pub(crate) fn must_be_settled(&self, subject: Subject<'_>) -> Result<(), StopReason> {
         let segment = self.server.pending.segment();
         // Without a ReadyForQuery pending it is still the same segment: its Sync was swallowed by a COPY.
-        let dropping = self.server.dropping_all.is_some_and(|at| at != segment) && self.server.pending.is_ahead();
-        if dropping || self.server.undo_log.is_open(subject, segment) {
+        let dropping = self.server.dropping_all.as_ref().is_some_and(|dropping| !dropping.is_in(segment));
+        if dropping && self.server.pending.is_ahead() || self.server.undo_log.is_open(subject, segment) {
             return Err(ReplyWait::EarlierSegment.into());
         }
         Ok(())
@@ -125,11 +125,6 @@ impl Link<'_, '_> {
         Rewrite::Replaced
     }
 
-    /// A statement drops all others: what follows it in another segment waits, as what it names may not exist by then.
-    pub(crate) fn drop_all(&mut self) {
-        self.server.dropping_all = Some(self.server.pending.segment());
-    }
-
     /// Whether the pool refuses a text.
     #[inline]
     pub(crate) fn refuses(&self, effects: Effects) -> bool {
@@ -155,6 +150,9 @@ impl Link<'_, '_> {
     /// An Execute: it may leave what the text of its portal may leave.
     #[inline]
     pub(crate) fn execute(&mut self, message: &[u8]) -> Rewrite {
+        if self.server.dropping_all.is_some() {
+            self.execute_drop(message[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default());
+        }
         let effects = self.server.state.portal(message.get(HEAD) == Some(&0));
         self.forward_with(Expected::Execute, effects)
     }

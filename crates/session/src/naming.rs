@@ -132,7 +132,7 @@ impl Link<'_, '_> {
             return Ok(self.refuse_query(effects));
         }
         if judged.drops_all {
-            self.drop_all();
+            self.drop_all(None);
         }
         self.expect_query(effects);
         self.count_text(text.bytes(), effects);
@@ -242,7 +242,7 @@ impl Link<'_, '_> {
 
     /// Returns whether the rest of the message must follow what is composed.
     fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<bool, StopReason> {
-        if let Some(mut known) = self.client.given(name).cloned() {
+        if let Some(mut known) = self.given(name).cloned() {
             // The server itself says that the name is taken: under our name for it, it is.
             self.ensure(name, &mut known)?;
             let shown = &name[..name.len().min(SHOWN_NAME)];
@@ -280,7 +280,8 @@ impl Link<'_, '_> {
             return Err(StopReason::protocol("a Bind with very long names"));
         };
         self.must_be_settled(Subject::of(bind.statement))?;
-        let known = self.client.given(bind.statement).cloned();
+        self.bind_again(bind.portal);
+        let known = self.given(bind.statement).cloned();
         let named = known.as_ref().map(|given| &*given.statement);
         if let Some(rewrite) = self.bind_about_statements(head, bind, named)? {
             return Ok(rewrite);
@@ -379,7 +380,7 @@ impl Link<'_, '_> {
             return Ok(if same { self.describe_unnamed() } else { self.fail(RefusedFor::Shape) });
         }
         self.must_be_settled(Subject::Name(name))?;
-        if let Some(mut known) = self.client.given(name).cloned() {
+        if let Some(mut known) = self.given(name).cloned() {
             let fit = self.ensure_same(name, &mut known)?;
             if fit == Fit::Other {
                 return Ok(self.fail(RefusedFor::Shape));
@@ -452,7 +453,7 @@ impl Link<'_, '_> {
             return Ok(None);
         }
         if judged.drops_all {
-            self.drop_all();
+            self.drop_all(Some(bind.portal));
             return Ok(None);
         }
         self.bind_naming(head, bind)
@@ -462,14 +463,14 @@ impl Link<'_, '_> {
     fn naming_of(&self, name: &[u8]) -> Option<&Naming> {
         match &self.client.unnamed {
             Unnamed::Held(held) if name.is_empty() => held.judged().naming.as_deref(),
-            _ => self.client.statement(name)?.judged().naming.as_deref(),
+            _ => self.given(name)?.statement.judged().naming.as_deref(),
         }
     }
 
     #[cold]
     fn bind_naming(&mut self, head: Head, bind: BindHead<'_>) -> Result<Option<Rewrite>, StopReason> {
         let Some(naming) = self.naming_of(bind.statement) else { return Ok(None) };
-        if naming.verb == sql::Verb::Deallocate && self.client.has_statement(&naming.name) {
+        if naming.verb == sql::Verb::Deallocate && self.given(&naming.name).is_some() {
             let name = naming.name.clone();
             let failed = self.server.status == TxStatus::Failed;
             return if failed { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };

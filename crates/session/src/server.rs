@@ -9,6 +9,7 @@ use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
 use crate::descriptions::Descriptions;
+use crate::dropping::Dropping;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
 use crate::hidden_effects::{Due, DueText};
@@ -37,9 +38,8 @@ pub struct Server {
     /// Our own Close messages in `pending`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
-    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait
-    /// for it.
-    pub(crate) dropping_all: Option<u32>,
+    /// All statements are being dropped.
+    pub(crate) dropping_all: Option<Box<Dropping>>,
     /// The commands of the query under way in whose place the server was sent others.
     pub(crate) replaced: Option<Box<Replaced>>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.

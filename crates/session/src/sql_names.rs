@@ -76,7 +76,7 @@ impl Link<'_, '_> {
             }
         }
         if gone.all || !gone.names.is_empty() {
-            self.drop_all();
+            self.drop_all(None);
         }
         let utf8 = self.ctx.params.get(&self.client.params, "client_encoding") == Some("UTF8");
         let Some(EditedText { text, shifts }) = edit.finish(utf8) else { return Ok(None) };
@@ -93,7 +93,7 @@ impl Link<'_, '_> {
         gone: &mut Gone,
         replaced: &mut VecDeque<Nothing>,
     ) -> Result<Effects, StopReason> {
-        let known = !gone.all && !gone.names.contains(&Name::new(&name)) && self.client.has_statement(&name);
+        let known = !gone.all && !gone.names.contains(&Name::new(&name)) && self.given(&name).is_some();
         match verb {
             Verb::DropAll => gone.all = true,
             Verb::Deallocate if known => {
@@ -121,7 +121,7 @@ impl Link<'_, '_> {
                 Called::Alike
             });
         }
-        let Some(mut given) = self.client.given(name).cloned() else { return Ok(Called::Alike) };
+        let Some(mut given) = self.given(name).cloned() else { return Ok(Called::Alike) };
         let ready = self.server.statements.touch(given.statement.key()) == OnServer::Ready;
         // A Parse fails in a failed transaction, and it must be followed by a Sync. A text that needs more than that is
         // rare: it gets the server's error for a name that it does not know.
@@ -135,7 +135,7 @@ impl Link<'_, '_> {
     /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as
     /// in the text.
     pub(crate) fn called_by_server(&mut self, naming: &Naming) -> Result<Option<(Vec<u8>, Effects)>, StopReason> {
-        let known = self.client.has_statement(&naming.name);
+        let known = self.given(&naming.name).is_some();
         if naming.verb == Verb::Deallocate && known {
             return Ok(None);
         }

@@ -30,7 +30,7 @@ impl Link<'_, '_> {
         let mut edited = None;
         if let Some(naming) = naming_in(text, cut) {
             self.must_be_settled(Subject::Name(&naming.name))?;
-            let is_ours = naming.verb == Verb::Deallocate && self.client.has_statement(&naming.name);
+            let is_ours = naming.verb == Verb::Deallocate && self.given(&naming.name).is_some();
             if is_ours || naming.verb == Verb::DropAll {
                 // A Parse drops the statement before it, whether it succeeds or not.
                 self.change_unnamed(Expected::LocalForget, Unnamed::None);

@@ -229,7 +229,10 @@ pub(crate) fn close(name: &str) -> Vec<u8> {
     message(|b| put_front::close(b, Of::Statement, name.as_bytes()))
 }
 pub(crate) fn execute() -> Vec<u8> {
-    message(|b| put_front::execute(b, b"", 0))
+    execute_of("")
+}
+pub(crate) fn execute_of(portal: &str) -> Vec<u8> {
+    message(|b| put_front::execute(b, portal.as_bytes(), 0))
 }
 pub(crate) fn sync() -> Vec<u8> {
     message(put_front::sync)

@@ -414,6 +414,54 @@ fn names_are_one_if_their_first_63_bytes_agree() {
 }
 
 #[test]
+fn behind_a_statement_that_drops_all_a_name_is_what_was_prepared_behind_it() {
+    for text in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        let mut link = Link::transaction();
+        let name = link.prepared("s", "select 1");
+        let drops = [parse("", text), bind_to("p", ""), execute_of("p")];
+        let sent = link.ask(&[&drops[..], &[parse("t", "select 1"), bind("t"), bind("s"), sync()]].concat());
+        assert_eq!(tags(&sent), "PBECPBBS", "{text}: it is prepared again");
+        assert_eq!(names(&sent)[2..], [name.clone(), name.clone(), name.clone(), b"s".to_vec()]);
+        link.tell(&[parsed(), bound(), complete(text), closed(), parsed(), bound()]);
+        link.tell(&[error("26000", "prepared statement \"s\" does not exist"), ready()]);
+        assert!(link.has("t") && !link.has("s"));
+        // A name may be given again.
+        let sent = link.ask(&[&drops[..], &[parse("t", "select 2"), describe("t"), sync()]].concat());
+        assert_eq!(tags(&sent), "PBEPDS", "{text}");
+        link.tell(&[parsed(), bound(), complete(text), parsed(), parameter_types(), row_kind(), ready()]);
+        assert_eq!(link.client.text_of(b"t"), Some(&b"select 2"[..]));
+    }
+}
+
+#[test]
+fn the_end_of_an_earlier_segment_is_not_that_of_a_statement_that_drops_all() {
+    let mut link = Link::transaction();
+    let name = link.prepared("s", "select 1");
+    link.ask(&[bind("s"), execute(), sync(), parse("", "DEALLOCATE ALL"), bind(""), execute()]);
+    link.tell(&[bound(), complete("SELECT 1"), ready(), parsed()]);
+    let sent = link.ask(&[parse("s", "select 2"), bind("s"), sync()]);
+    assert_eq!(tags(&sent), "PBS");
+    assert!(!names(&sent).contains(&name), "it is given again");
+    link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), parsed(), bound(), ready()]);
+    assert_eq!(link.client.text_of(b"s"), Some(&b"select 2"[..]));
+    assert!(link.server().dropping_all.is_none());
+}
+
+#[test]
+fn a_statement_that_drops_all_and_is_skipped_or_not_executed_drops_none() {
+    let mut link = Link::transaction();
+    let name = link.prepared("s", "select 1");
+    let sent = link.ask(&[parse("", "DEALLOCATE ALL"), bind(""), bind("s"), execute(), sync()]);
+    assert_eq!((tags(&sent).as_str(), &names(&sent)[2]), ("PBBES", &name));
+    link.tell(&[parsed(), bound(), bound(), complete("SELECT 1"), ready()]);
+    let asked = [bind("nothing"), parse("", "DEALLOCATE ALL"), bind(""), execute(), parse("s", "select 2"), sync()];
+    link.ask(&asked);
+    link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
+    assert_eq!(link.client.text_of(b"s"), Some(&b"select 1"[..]));
+    assert_eq!(tags(&link.ask(&[bind("s"), sync()])), "CPBS", "it is prepared once more, in case it is gone");
+}
+
+#[test]
 fn what_is_skipped_behind_a_statement_that_drops_all_leaves_what_was_prepared_between() {
     let mut link = Link::transaction();
     link.prepared("s", "select 1");
