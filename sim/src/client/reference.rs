@@ -24,6 +24,9 @@ pub(crate) enum Parameters {
     Adopted,
 }
 
+/// A text about the session's statements that is not longer needs no room, and only such a text is refused.
+const HELD_ANYWAY: usize = 8_192;
+
 /// The reference session of one client.
 pub(crate) struct Reference {
     client: u32,
@@ -254,7 +257,7 @@ impl Reference {
     fn is_limited(&self, message: &Back) -> bool {
         let Back::Problem { error: true, code, .. } = message else { return false };
         match (&*code.clone(), &self.last) {
-            ("54000", Some(Front::Parse { name, .. })) => !name.is_empty(),
+            ("54000", Some(Front::Parse { name, text })) => !name.is_empty() || text.len() > HELD_ANYWAY,
             ("26000", Some(Front::Describe(Of::Statement, name))) => name.is_empty(),
             ("26000", Some(Front::Bind { statement, .. })) => statement.is_empty(),
             _ => false,

@@ -369,15 +369,27 @@ impl Script<'_> {
         let text = match self.rng.below(3) {
             0 => "DISCARD ALL".to_owned(),
             1 => "DEALLOCATE ALL".to_owned(),
-            _ => {
-                let name = self.some_statement();
-                if name.is_empty() { "DEALLOCATE ALL".to_owned() } else { format!("DEALLOCATE {name}") }
-            }
+            _ => self.about_statement(),
         };
         let forgets = text == "DISCARD ALL" && self.rules.pooled;
         let text = self.marked(&text);
         let burst = if self.rng.chance(700) { query(text) } else { self.one_extended(text) };
         Burst { forgets, ..burst }
+    }
+
+    /// A command of SQL that names a statement of the session's, if it has one.
+    fn about_statement(&mut self) -> String {
+        let verb = *self.rng.pick(&["DEALLOCATE", "EXECUTE"]);
+        let name = self.some_statement();
+        if name.is_empty() { "DEALLOCATE ALL".to_owned() } else { format!("{verb} {name}") }
+    }
+
+    /// The same, prepared; it may be longer than what is held where there is no room.
+    fn prepared_about_statement(&mut self) -> Vec<Front> {
+        let text = self.about_statement();
+        let spaces = if self.rng.chance(300) { self.rng.skewed(1, 80_000) as usize } else { 0 };
+        let text = self.marked(&text);
+        unnamed(format!("{text}{}", " ".repeat(spaces)))
     }
 
     /// Many short pipelined queries: other waiters must not wait for all of them.
@@ -413,7 +425,11 @@ impl Script<'_> {
 
     /// Adds a few messages that belong together.
     fn unit(&mut self, burst: &mut Burst) {
-        match self.rng.below(14) {
+        match self.rng.below(15) {
+            13 => {
+                let messages = self.prepared_about_statement();
+                push(burst, messages);
+            }
             0..=2 => {
                 let text = self.statement();
                 push(burst, unnamed(text));

@@ -190,7 +190,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["UNLISTEN", channel] => Command::Unlisten(Some(channel.trim_matches('"').to_owned())),
         ["NOTIFY", channel, payload] => Command::Notify { channel: own(channel), payload: own(payload) },
         ["PREPARE", name, "AS", rest @ ..] => Command::Prepare { name: own(name), text: rest.join(" ") },
-        ["EXECUTE", name] => Command::ExecutePrepared(own(name)),
+        ["EXECUTE", name] => Command::ExecutePrepared(name.trim_matches('"').to_owned()),
         ["DEALLOCATE", "ALL"] => Command::DeallocateAll,
         ["DEALLOCATE", name] => Command::Deallocate(own(name)),
         ["CREATE", "TEMP", "TABLE", name, "AS", ..] => Command::TempTableOfQuery(own(name)),
