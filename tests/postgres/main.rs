@@ -68,6 +68,7 @@ mod queries;
 mod reload;
 mod replication;
 mod scale;
+mod sequences;
 mod server_tls;
 mod settings;
 mod shapes;

@@ -6,8 +6,9 @@
 use weir_base::{PoolMode, STATE_KINDS, StateKinds};
 use weir_config::{Config, ListenBy};
 
-/// The place of channels among the kinds of state.
+/// The places of channels, and of what was drawn of sequences, among the kinds of state.
 const LISTEN: u8 = 1;
+const SEQUENCES: u8 = 6;
 
 /// What a recorded statement did with session state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -118,14 +119,14 @@ pub struct TrafficRecord {
 }
 
 impl RecordedUse {
-    /// The kind of state: one of [`STATE_KINDS`], `sequence` or `unknown`.
+    /// The kind of state: one of [`STATE_KINDS`], or `unknown`.
     pub fn kind(self) -> &'static str {
         match self {
             RecordedUse::Left(place) | RecordedUse::Found(place) => {
                 STATE_KINDS.get(usize::from(place)).copied().unwrap_or("unknown")
             }
             RecordedUse::SetFollowed | RecordedUse::SetKept | RecordedUse::SetIdentity => STATE_KINDS[0],
-            RecordedUse::FoundSequence => "sequence",
+            RecordedUse::FoundSequence => STATE_KINDS[usize::from(SEQUENCES)],
             RecordedUse::Unjudged => "unknown",
         }
     }
@@ -160,7 +161,7 @@ impl RecordedUse {
             RecordedUse::SetFollowed | RecordedUse::Found(_) => ModeOutcome::Kept,
             RecordedUse::Left(place) => rules.keeps(place),
             RecordedUse::SetKept | RecordedUse::SetIdentity => rules.pins(0),
-            RecordedUse::FoundSequence => ModeOutcome::ReadFromAnother,
+            RecordedUse::FoundSequence => rules.pins(SEQUENCES),
             RecordedUse::Unjudged => ModeOutcome::Asked,
         }
     }
@@ -403,12 +404,7 @@ mod tests {
             (RecordedUse::Left(1), "lost", "kept", "refused"),
             (RecordedUse::Left(4), "lost", "pinned", "pinned"),
             (RecordedUse::Found(2), "read from another client", "kept", "kept"),
-            (
-                RecordedUse::FoundSequence,
-                "read from another client",
-                "read from another client",
-                "read from another client",
-            ),
+            (RecordedUse::FoundSequence, "read from another client", "pinned", "pinned"),
             (RecordedUse::Unjudged, "unknown", "asked", "asked"),
         ] {
             let words =
@@ -422,6 +418,7 @@ mod tests {
             assert_eq!(does.in_transaction(&shares).word(), word, "{does:?}");
         }
         assert_eq!(STATE_KINDS[usize::from(LISTEN)], "listen");
+        assert_eq!(STATE_KINDS[usize::from(SEQUENCES)], "sequences");
     }
 
     #[test]
@@ -445,7 +442,10 @@ mod tests {
             "{lost}"
         );
         assert!(lost.contains("at most 4 clients keep their servers"), "{lost}");
-        let broken = of(vec![line("web", 1, RecordedUse::Left(4)), line("jobs", 2, RecordedUse::FoundSequence)]);
+        let mut config = Config::default();
+        config.limits.pin_refuse = StateKinds::from_bits(1 << SEQUENCES);
+        let lines = vec![line("web", 1, RecordedUse::Left(4)), line("jobs", 2, RecordedUse::FoundSequence)];
+        let broken = DryRun::of(record(lines), &config).advice;
         assert!(broken.contains("mode auto some of jobs: give these a pool in mode session"), "{broken}");
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// The names of the kinds, in the order in which they are counted.
-pub const STATE_KINDS: [&str; 6] =
-    ["settings", "listen", "statements", "cursors", "temporary_objects", "advisory_locks"];
+pub const STATE_KINDS: [&str; 7] =
+    ["settings", "listen", "statements", "cursors", "temporary_objects", "advisory_locks", "sequences"];
 
 /// A set of kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -72,7 +72,7 @@ mod tests {
     fn a_set_has_the_kinds_that_were_named_and_another_name_is_answered_with_the_known_ones() {
         let set = StateKinds::named(["temporary_objects", "listen"]).unwrap();
         assert_eq!((set.to_string().as_str(), set), ("listen,temporary_objects", StateKinds::from_bits(0b1_0010)));
-        assert!(StateKinds::named([]).unwrap().is_empty() && StateKinds::from_bits(0xc0).is_empty());
+        assert!(StateKinds::named([]).unwrap().is_empty() && StateKinds::from_bits(0x80).is_empty());
         let error = StateKinds::named(["temp"]).unwrap_err();
         assert!(error.contains("\"temp\"") && error.contains("temporary_objects"), "{error}");
     }

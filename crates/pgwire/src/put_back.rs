@@ -108,6 +108,18 @@ pub fn error_from(buf: &mut Vec<u8>, fields: &ErrorFields<'_>, routine: &str) {
     report(buf, tag::ERROR, fields, Some(routine));
 }
 
+/// ErrorResponse with the body of another one, and more fields.
+pub fn error_with(buf: &mut Vec<u8>, body: &[u8], more: &[(u8, &str)]) {
+    message(buf, tag::ERROR, |buf| {
+        buf.extend_from_slice(body.strip_suffix(&[0]).unwrap_or(body));
+        for (code, text) in more {
+            buf.push(*code);
+            cstr(buf, text.as_bytes());
+        }
+        buf.push(0);
+    });
+}
+
 /// NoticeResponse.
 pub fn notice(buf: &mut Vec<u8>, fields: &ErrorFields<'_>) {
     report(buf, tag::NOTICE, fields, None);

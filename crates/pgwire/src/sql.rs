@@ -7,6 +7,7 @@
 //!   ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
 //! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
+//! - [`may_use_sequence`] says whether a text may draw a value of a sequence; in doubt it says yes.
 //! - [`StateUse`] is what a text leaves, removes and finds of such state, for a record of traffic.
 //! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
 //! - Not seen: effects of functions whose text is not in the query.
@@ -28,8 +29,10 @@ mod planned;
 mod read_only;
 mod resets;
 mod scan;
+mod sequences;
 mod state_use;
 mod steps;
+mod unknown_calls;
 
 use std::borrow::Cow;
 
@@ -43,6 +46,7 @@ pub use kept::kept;
 pub use mentions::Mentions;
 pub use names::{Naming, RewrittenCommand, Verb, commands, names};
 pub use resets::{Reset, ResetBy, Resetting};
+pub use sequences::{asks_for_own_value, may_use_sequence};
 pub use state_use::{StateAct, StateUse};
 pub use steps::steps_taken;
 

@@ -449,6 +449,23 @@ impl<P> Pool<P> {
         Some((self.servers.conn(key), self.settings.checks && unused >= self.settings.server_check_delay))
     }
 
+    /// The idle servers.
+    pub fn idle(&self) -> impl Iterator<Item = ConnId> {
+        self.servers.walk(&self.idle).map(|key| self.servers.conn(key))
+    }
+
+    /// Links this idle server to `client`, which has another one that it releases next. `false`: nothing is handed out now.
+    pub fn take(&mut self, server: ConnId, client: ConnId) -> bool {
+        let Some(key) = self.servers.find(server) else { return false };
+        if self.run_state != RunState::Running || !matches!(self.servers[key].state, State::Idle { .. }) {
+            return false;
+        }
+        self.servers.unlink(&mut self.idle, key);
+        self.servers[key].state = State::Linked(client);
+        self.linked += 1;
+        true
+    }
+
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
     #[inline(always)]
     pub(crate) fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {

@@ -131,20 +131,28 @@ impl Server {
                 there.insert(Dirty::CUSTOM);
             }
         }
+        if self.is_kept_for_values(client) {
+            there.insert(Dirty::SEQUENCES);
+        }
         let follows = client.params != before;
-        let is_hidden = !found.expected.contains(there) || (follows && !found.expected.contains(Dirty::SETTINGS));
+        let is_hidden = !found.expected.contains(there.without(Dirty::SEQUENCES))
+            || (follows && !found.expected.contains(Dirty::SETTINGS));
         for text in due {
             // What was there, or said by a text, may have been left by this one, too: it stays due.
             match is_hidden {
                 true => texts.texts.leaves(text),
-                false if follows || !there.is_empty() => {}
+                false if follows || !there.without(Dirty::SEQUENCES).is_empty() => {}
                 false => texts.texts.left_nothing(text),
             }
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));
         let new = if follows { there.union(Dirty::SETTINGS) } else { there };
-        let late = if unasked { new.without(found.expected.union(Dirty::CUSTOM)) } else { Dirty::NONE };
+        let late = if unasked {
+            new.without(found.expected.union(Dirty::CUSTOM).union(Dirty::SEQUENCES))
+        } else {
+            Dirty::NONE
+        };
         let channels = asked.contains(Dirty::LISTEN).then_some(found.channels);
         Left { kept: there, channels, late, suspects }
     }

@@ -11,6 +11,7 @@ use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
 use crate::channels::Channels;
+use crate::drawn_values::ClientSequences;
 use crate::frame_reader::FrameReader;
 use crate::judged::{Judged, has_columns_of_cursor};
 use crate::long_text::LongText;
@@ -51,6 +52,7 @@ pub struct Client {
     pub(crate) cancelled: bool,
     /// The channels on which the client listens through the shared connection of its pool.
     pub(crate) channels: Option<Box<Channels>>,
+    pub(crate) sequences: ClientSequences,
     /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at
     /// again before.
     pub(crate) waits_for_segments: bool,
@@ -171,6 +173,7 @@ impl Client {
             skipping: false,
             cancelled: false,
             channels: None,
+            sequences: ClientSequences::default(),
             waits_for_segments: false,
         }
     }

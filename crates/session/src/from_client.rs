@@ -27,7 +27,7 @@ use crate::stop::{ReplyWait, StopReason};
 use crate::streamed::BEGINNING;
 use crate::text::{QUERY_PREFIX, SEARCHED, Text};
 use crate::undo_log::RefusedFor;
-use crate::{repeat, sql_resets, start_values, unlinked};
+use crate::{repeat, sequences, sql_resets, start_values, unlinked};
 
 /// The longest body of a Sync, which has none, that the server is left to refuse.
 const MAX_SYNC: usize = 64;
@@ -224,7 +224,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         }
         self.must_have_room(head.tag)?;
         self.must_not_wait_any_more(view, head)?;
-        self.set_again(head.tag);
+        self.set_again(head.tag)?;
         let rewrite = match self.linked(view, head) {
             Err(StopReason::AwaitReplies(wait)) => {
                 repeat::must_wait(self.client, self.server.as_deref_mut());
@@ -272,13 +272,17 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// What the client has reset is set again, before the first message of a segment, or what follows the reset within
     /// one.
     #[inline]
-    fn set_again(&mut self, tag: u8) {
-        let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return };
+    fn set_again(&mut self, tag: u8) -> Result<(), StopReason> {
+        let Some(server) = self.server.as_deref_mut().filter(|server| server.resync) else { return Ok(()) };
+        if sequences::begins(server, tag) {
+            sequences::begin(self.client, server, self.ctx, self.out)?;
+        }
         if !server.pending.is_at_boundary() {
             self.composed += sql_resets::set_within(self.client, server, tag, self.ctx, self.out);
         } else if front::is_request(tag) && server.status != TxStatus::Failed {
             start_values::set_again(self.client, server, self.ctx, self.out);
         }
+        Ok(())
     }
 
     /// If too much is outstanding, the server gets a Flush, and the client waits for its answers.

@@ -31,7 +31,7 @@ use crate::skip::skip_to_sync;
 use crate::state_messages;
 use crate::statements::Key;
 use crate::undo_log::RefusedFor;
-use crate::{listener, repeat, start_values};
+use crate::{listener, repeat, sequences, start_values};
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 pub(crate) const ERROR_PREFIX: usize = 8 << 10;
@@ -443,6 +443,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
             }
         }
         let all = tag == b"DISCARD ALL";
+        if all || tag == b"DISCARD SEQUENCES" {
+            self.client.as_deref_mut().into_iter().for_each(|client| self.server.values_discarded(client));
+        }
+        let state = &mut self.server.state;
         if let Some(client) = self.client.as_deref() {
             if (all || tag == b"RESET") && client.mode == PoolMode::Auto {
                 // What the client had set does not follow it any more.
@@ -495,6 +499,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if !ahead {
             let segment = self.server.pending.segment();
             self.server.dropping_all.take_if(|dropping| !dropping.is_in(segment));
+            self.server.sequences.all_answered();
             self.server.descriptions.all_answered();
         }
         if !matches!(to, Expected::Query | Expected::Sync) && self.is_own_ready(to) {
@@ -704,7 +709,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
         self.send_withheld(&withheld);
         let rewritten = match asked {
             Some(asked) if asked.is_refused() => Some(self.refused_state(effects)),
-            _ => refused.map(error_of).or_else(|| self.renamed_error(view, head)),
+            _ => refused
+                .map(error_of)
+                .or_else(|| self.renamed_error(view, head))
+                .or_else(|| self.lost_values(&code, view)),
         };
         let disposition = self.end_failed(asked, error);
         if disposition == Disposition::Forward && self.client.is_some() {
@@ -789,6 +797,14 @@ impl<O: Out> MessageParser<'_, '_, O> {
     fn renamed_error(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
         let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
         in_clients_words(self.server, self.client.as_deref()?, body)
+    }
+
+    /// An error that says that the session has no values of sequences, with the cause if the client had lost some.
+    fn lost_values(&mut self, code: &[u8; 5], view: View<'_>) -> Option<Vec<u8>> {
+        let client = self.client.as_deref_mut().filter(|_| code == sequences::UNDEFINED_CODE)?;
+        let error = sequences::explained(client, self.server, self.ctx, &view.bytes[HEAD..])?;
+        self.outcome.unusual().lost.insert(Dirty::SEQUENCES);
+        self.ctx.rules.state.warn.then_some(error)
     }
 
     /// The error for what was refused, in place of the server's own.

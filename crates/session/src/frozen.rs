@@ -13,6 +13,7 @@ use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
 use crate::client::{Client, HeldText, Unnamed};
+use crate::drawn_values::ClientSequences;
 use crate::frame_reader::FrameReader;
 use crate::judged::Judged;
 use crate::names::{Given, Name};
@@ -41,6 +42,7 @@ struct Frozen {
     skipping: bool,
     cancelled: bool,
     channels: Vec<String>,
+    sequences: u8,
 }
 
 /// The two hashes of a shape, and the number of the preparation that it was given of.
@@ -108,6 +110,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         skipping: client.skipping,
         cancelled: client.cancelled,
         channels: client.channels().iter().flat_map(|it| it.names()).map(|name| name.to_string()).collect(),
+        sequences: client.sequences.to_bits(),
     };
     let mut bytes = vec![VERSION];
     bytes.extend(postcard::to_stdvec(&frozen).ok()?);
@@ -165,6 +168,7 @@ pub fn thaw(
     client.unnamed_count = frozen.unnamed_count;
     client.warned = Dirty::from_bits(frozen.warned);
     (client.skipping, client.cancelled) = (frozen.skipping, frozen.cancelled);
+    client.sequences = ClientSequences::of_bits(frozen.sequences);
     client.listen(frozen.channels.into_iter().map(Arc::from).collect());
     Ok(client)
 }
@@ -190,6 +194,7 @@ mod tests {
         client
             .put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::in_parse(&text), pool.account()).unwrap()));
         client.skipping = true;
+        client.sequences = ClientSequences::of_bits(6);
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);
         let bytes = freeze(&client, &table).unwrap();
@@ -202,7 +207,7 @@ mod tests {
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
         assert_eq!(thawed.unnamed_id(), unnamed);
         assert_eq!(thawed.given(b"s").unwrap().shape, shape);
-        assert!(thawed.skipping && !thawed.cancelled);
+        assert!(thawed.skipping && !thawed.cancelled && thawed.sequences == client.sequences);
         assert!(matches!(&thawed.unnamed, Unnamed::Held(held) if held.bytes() == text));
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
         assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);

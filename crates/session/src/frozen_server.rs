@@ -20,6 +20,8 @@ struct FrozenServer {
     /// By the order of their last use; whether each is as it was prepared.
     statements: Vec<(u128, bool)>,
     temporary: bool,
+    /// A client has drawn values of sequences.
+    drawn: bool,
     standby: Option<bool>,
     read_only: Option<bool>,
     pid: u32,
@@ -46,6 +48,7 @@ pub fn freeze(server: &Server, table: &ParamTable) -> Option<Vec<u8>> {
             .collect(),
         statements: server.statements.by_use().map(|(key, good)| (key.0, good)).collect(),
         temporary: server.state.is_temporary(),
+        drawn: !server.sequences.are_none(),
         standby: role.standby,
         read_only: role.read_only,
         pid: server.cancel_key().pid,
@@ -86,6 +89,9 @@ pub fn thaw(bytes: &[u8], table: &ParamTable) -> Option<Server> {
     }
     server.set_started(frozen.started);
     server.state.set_temporary(frozen.temporary);
+    if frozen.drawn {
+        server.sequences.doubt();
+    }
     server.restore_role(ReplicationRole { standby: frozen.standby, read_only: frozen.read_only });
     Some(server)
 }
@@ -109,10 +115,11 @@ mod tests {
         server.statements.touch(Key(1));
         server.statements.mark_doubtful(Key(2));
         server.set_started(Some(5));
+        server.sequences.doubt();
         let bytes = freeze(&server, &table).unwrap();
         let mut thawed = thaw(&bytes, &table).unwrap();
         assert_eq!((thawed.params(), thawed.cancel_key()), (server.params(), &key));
-        assert!(thawed.prove_clean().is_some() && thawed.started() == Some(5));
+        assert!(thawed.prove_clean().is_some() && thawed.started() == Some(5) && !thawed.sequences.are_none());
         let order: Vec<u128> = thawed.statements.by_use().map(|(key, _)| key.0).collect();
         assert_eq!(order, [2, 3, 1]);
         assert_eq!(thawed.statements.touch(Key(1)), OnServer::Ready);

@@ -1,7 +1,7 @@
 //! When a server is asked what a text has left there although the text says nothing of it (`mode = "auto"`): functions,
 //! triggers, views, operators and policies may do anything.
 //!
-//! Owns how often each text of a pool was sent, by a hash of its shape: without numbers, quoted values and comments. A
+//! Owns how often each text of a pool was sent, and whether it may draw a value of a sequence, by a hash of its shape: without numbers, quoted values and comments. A
 //! text is asked about after its first executions and then ever more rarely, each time after twice as many; and always,
 //! once it has left something. A changed definition makes it a new text.
 //!
@@ -30,26 +30,44 @@ pub(crate) struct ShapeKey(pub(crate) u64);
 
 /// How often the texts of a pool were sent.
 #[derive(Debug, Default)]
-pub(crate) struct TextCounts(HashMap<ShapeKey, u32, BuildHasherDefault<KeyHasher>>);
+pub(crate) struct TextCounts(HashMap<ShapeKey, Sent, BuildHasherDefault<KeyHasher>>);
+
+/// What is known of a text.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// How often it was sent.
+    count: u32,
+    /// It may draw a value of a sequence.
+    draws: bool,
+}
+
+/// What follows from a text that is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Counted {
+    /// The server is to be asked after it.
+    pub(crate) due: Option<DueText>,
+    /// It may draw a value of a sequence.
+    pub(crate) draws: bool,
+}
 
 impl TextCounts {
-    /// A text is sent: returns it if the server is to be asked after it. If so, it is again, until
-    /// [`TextCounts::left_nothing`]: a client may leave before the answer.
+    /// A text is sent, of which `draws` says whether it may draw a value of a sequence. If the server is to be asked after
+    /// it, it is again, until [`TextCounts::left_nothing`]: a client may leave before the answer.
     #[inline]
-    pub(crate) fn due(&mut self, text: ShapeKey) -> Option<DueText> {
+    pub(crate) fn count(&mut self, text: ShapeKey, draws: impl FnOnce() -> bool) -> Counted {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
-        let count = self.0.entry(text).or_default();
+        let Sent { count, draws } = self.0.entry(text).or_insert_with(|| Sent { count: 0, draws: draws() });
         let is_due = is_due_at(*count);
         let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
-        is_due.then_some(DueText { text, unasked })
+        Counted { due: is_due.then_some(DueText { text, unasked }), draws: *draws }
     }
 
     #[cold]
     fn make_room(&mut self) {
-        self.0.retain(|_, count| *count == ALWAYS);
+        self.0.retain(|_, sent| sent.count == ALWAYS);
         if self.0.len() > MOST / 2 {
             self.0.clear();
         }
@@ -57,12 +75,13 @@ impl TextCounts {
 
     /// A text has left something.
     pub(crate) fn leaves(&mut self, text: ShapeKey) {
-        self.0.insert(text, ALWAYS);
+        // Where it is not known, it may also draw.
+        self.0.entry(text).or_insert(Sent { count: 0, draws: true }).count = ALWAYS;
     }
 
     /// A text after which the server was asked has left nothing.
     pub(crate) fn left_nothing(&mut self, text: ShapeKey) {
-        if let Some(count) = self.0.get_mut(&text) {
+        if let Some(Sent { count, .. }) = self.0.get_mut(&text) {
             *count += u32::from(*count != ALWAYS && is_due_at(*count));
         }
     }
@@ -290,14 +309,14 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         let mut execute = |count: u32| {
-            let due = counts.due(text)?;
+            let due = counts.count(text, || false).due?;
             counts.left_nothing(text);
             Some((count, due.unasked))
         };
         let asked: Vec<(u32, bool)> = (1..=100).filter_map(&mut execute).collect();
         assert_eq!(asked, [(1, false), (2, false), (4, true), (8, true), (16, true), (32, true), (64, true)]);
         counts.leaves(text);
-        assert!((0..100).all(|_| counts.due(text) == Some(DueText { text, unasked: false })));
+        assert!((0..100).all(|_| counts.count(text, || false).due == Some(DueText { text, unasked: false })));
     }
 
     #[test]
@@ -361,18 +380,22 @@ mod tests {
     fn a_text_stays_due_until_an_answer() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        assert!((0..9).all(|_| counts.due(text).is_some()));
+        assert!((0..9).all(|_| counts.count(text, || false).due.is_some()));
         counts.left_nothing(text);
-        assert!((0..9).all(|_| counts.due(text).is_some()), "the second execution");
+        assert!((0..9).all(|_| counts.count(text, || false).due.is_some()), "the second execution");
         counts.left_nothing(text);
-        assert!(counts.due(text).is_none(), "the third");
+        assert!(counts.count(text, || false).due.is_none(), "the third");
     }
 
     #[test]
     fn more_texts_than_are_counted_are_asked_about_again_and_take_no_more_room() {
         let mut counts = TextCounts::default();
         counts.leaves(ShapeKey(1));
-        (0..MOST as u64 * 3).for_each(|text| _ = counts.due(ShapeKey(text << 8 | 255)));
-        assert!(counts.0.len() <= MOST && counts.due(ShapeKey(1)).is_some() && counts.due(ShapeKey(1)).is_some());
+        (0..MOST as u64 * 3).for_each(|text| _ = counts.count(ShapeKey(text << 8 | 255), || true));
+        assert!(
+            counts.0.len() <= MOST
+                && counts.count(ShapeKey(1), || false).due.is_some()
+                && counts.count(ShapeKey(1), || false).due.is_some()
+        );
     }
 }

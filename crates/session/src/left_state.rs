@@ -139,6 +139,10 @@ pub(crate) fn query(kinds: Dirty, custom: Option<String>) -> String {
         parts.push(SETTINGS.into());
     }
     parts.extend(custom);
+    if parts.is_empty() {
+        // What is asked for is known here.
+        return String::new();
+    }
     [BEGIN, &parts.join(" UNION ALL ")].concat()
 }
 

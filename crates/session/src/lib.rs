@@ -18,6 +18,7 @@ mod closes;
 mod context;
 mod custom_names;
 mod descriptions;
+mod drawn_values;
 mod dropping;
 mod edit;
 mod error_names;
@@ -80,6 +81,7 @@ pub mod listener;
 pub mod login;
 mod long_text;
 pub mod param_sync;
+pub mod sequences;
 pub mod server_login;
 pub mod startup;
 

@@ -159,10 +159,15 @@ impl Link<'_, '_> {
 
     /// A FunctionCall: any function may be called by its OID.
     pub(crate) fn function_call(&mut self, message: &[u8]) -> Rewrite {
-        let function = message.get(HEAD..HEAD + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
-        let harmless = function.is_some_and(|id| LARGE_OBJECT_FUNCTIONS.contains(&id));
-        self.forward_with(Expected::FunctionCall, if harmless { Effects::NONE } else { Effects::UNKNOWN })
+        let effects = if calls_any_function(message) { Effects::UNKNOWN } else { Effects::NONE };
+        self.forward_with(Expected::FunctionCall, effects)
     }
+}
+
+/// Whether a FunctionCall may be of any function.
+pub(crate) fn calls_any_function(message: &[u8]) -> bool {
+    let function = message.get(HEAD..HEAD + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
+    function.is_none_or(|id| !LARGE_OBJECT_FUNCTIONS.contains(&id))
 }
 
 /// Built-in functions for large objects, which leave nothing (`pg_proc.dat`). FunctionCall is used for little else.

@@ -8,16 +8,18 @@ use weir_base::PoolMode;
 use weir_pgwire::frontend::BindHead;
 use weir_pgwire::sql::Naming;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
+use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
 
 use crate::client::Unnamed;
+use crate::context::Context;
 use crate::expected::Expected;
-use crate::hidden_effects::{self, DueText, ShapeKey};
-use crate::link::{Link, Rewrite};
+use crate::hidden_effects::{self, Counted, ShapeKey};
+use crate::link::{Link, Rewrite, calls_any_function};
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
 use crate::same_shape::Fit;
+use crate::sequences::Question;
 use crate::sql_names::{Edited, renamed};
 use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME};
@@ -39,6 +41,14 @@ const SHOWN_NAME: usize = 63;
 
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
+
+/// A text of this shape is sent.
+fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Counted {
+    let shape = ShapeKey(shape ^ ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let draws = || !text.is_whole() || sql::may_use_sequence(text.bytes());
+    let counted = ctx.statements.texts.count(shape, draws);
+    Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text.bytes())), ..counted }
+}
 
 /// Whether a Parse of this many bytes, whose name begins with `first`, is too long to be held.
 #[inline]
@@ -65,7 +75,7 @@ impl Link<'_, '_> {
             }
             front::DESCRIBE | front::CLOSE => self.describe_or_close(message, head),
             front::EXECUTE => Ok(self.execute(message)),
-            front::FUNCTION_CALL => Ok(self.function_call(message)),
+            front::FUNCTION_CALL => Ok(self.any_function_call(message)),
             _ => return None,
         })
     }
@@ -77,25 +87,53 @@ impl Link<'_, '_> {
             return self.unusual_query(message, head, text);
         }
         self.expect_query(Effects::NONE);
-        self.count_text(text.bytes(), Effects::NONE);
+        self.count_text(text, Effects::NONE);
         Ok(Rewrite::Unchanged)
     }
 
     /// A text is sent that may do more than it says.
     #[inline]
-    pub(crate) fn count_text(&mut self, text: &[u8], effects: Effects) {
+    pub(crate) fn count_text(&mut self, text: Text<'_>, effects: Effects) {
+        if self.client.mode == PoolMode::Auto {
+            let shape = hidden_effects::shape(text.bytes(), self.ctx.interner.hash_key());
+            self.count_shape(shape, text, effects.may_leave);
+        }
+    }
+
+    /// A text of this shape is sent, that may leave these kinds of state.
+    fn count_shape(&mut self, shape: ShapeKey, text: Text<'_>, kinds: Dirty) {
+        let counted = count(self.ctx, shape, text);
+        let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
+        self.server.may_leave(text.bytes(), kinds.union(drawn), counted.due);
+    }
+
+    /// The client's unnamed statement, with these effects, is bound.
+    fn count_unnamed(&mut self, effects: Effects) {
         if self.client.mode != PoolMode::Auto {
             return;
         }
+        // Of a text that was too long to be held nothing is known.
+        let text = self.client.text_of(b"").unwrap_or(b"do");
         let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-        let due = self.count_shape(shape).filter(|_| !hidden_effects::runs_nothing(text));
-        self.server.may_leave(text, effects.may_leave, due);
+        let counted = count(self.ctx, shape, Text::whole(text));
+        let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
+        let text = self.client.text_of(b"").unwrap_or_default();
+        self.server.may_leave(text, effects.may_leave.union(drawn), counted.due);
     }
 
-    /// A text of this shape is sent: what the server is to be asked about, if anything.
-    fn count_shape(&mut self, ShapeKey(shape): ShapeKey) -> Option<DueText> {
-        let shape = ShapeKey(shape ^ self.ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        self.ctx.statements.texts.due(shape)
+    /// A FunctionCall, which may draw a value of a sequence.
+    pub(crate) fn any_function_call(&mut self, message: &[u8]) -> Rewrite {
+        if calls_any_function(message) {
+            self.count_unknown();
+        }
+        self.function_call(message)
+    }
+
+    /// Something is run of which only a name is known here.
+    fn count_unknown(&mut self) {
+        if self.client.mode == PoolMode::Auto {
+            self.draws();
+        }
     }
 
     /// A query of which more must be known.
@@ -113,6 +151,7 @@ impl Link<'_, '_> {
         }
         let judged = text.judge(&what, self.ctx, &self.server.params);
         let (searched, cut) = text.searched();
+        self.may_ask_for_values(Question::of(judged.effects, searched))?;
         let resets = !judged.harmless && start_values::may_be_reset(self.client, searched);
         if !judged.harmless {
             self.note_needed_alone(text.bytes());
@@ -135,7 +174,7 @@ impl Link<'_, '_> {
             self.drop_all(None);
         }
         self.expect_query(effects);
-        self.count_text(text.bytes(), effects);
+        self.count_text(text, effects);
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
@@ -207,7 +246,7 @@ impl Link<'_, '_> {
         }
         let Ok(parse) = frontend::parse(&message[HEAD..]) else { return Ok(self.forward_malformed(Expected::Parse)) };
         if parse.name.is_empty() {
-            return match self.parse_unnamed(parse.text, parse.rest) {
+            return match self.parse_unnamed(parse.text, parse.rest)? {
                 Some(rewrite) => Ok(rewrite),
                 None => self.stream_unnamed(message, head),
             };
@@ -224,20 +263,21 @@ impl Link<'_, '_> {
     }
 
     /// `None` if there is no room to hold it.
-    fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Option<Rewrite> {
+    fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Result<Option<Rewrite>, StopReason> {
         let judged = self.judge(text);
         let effects = judged.effects;
+        self.may_ask_for_values(Question::of(effects, text))?;
         if self.refuses(effects) {
             let before = self.client.replace_unnamed(Unnamed::None);
-            return Some(self.refuse_parse(effects, Change::Unnamed { before }));
+            return Ok(Some(self.refuse_parse(effects, Change::Unnamed { before })));
         }
         if !judged.harmless {
             self.note_needed_alone(text);
         }
-        let held = self.hold(rest, judged)?;
+        let Some(held) = self.hold(rest, judged) else { return Ok(None) };
         self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
         self.fill_unnamed_slot(effects);
-        Some(Rewrite::Unchanged)
+        Ok(Some(Rewrite::Unchanged))
     }
 
     /// Returns whether the rest of the message must follow what is composed.
@@ -258,6 +298,7 @@ impl Link<'_, '_> {
         }
         make_room(self.client, self.ctx, name, rest)?;
         let statement = self.intern(rest)?;
+        self.may_ask_for_values(Question::of(statement.effects(), statement.text()))?;
         self.must_be_known_on_server(statement.key())?;
         if !statement.judged().harmless {
             self.note_needed_alone(statement.text());
@@ -283,6 +324,11 @@ impl Link<'_, '_> {
         self.bind_again(bind.portal);
         let known = self.given(bind.statement).cloned();
         let named = known.as_ref().map(|given| &*given.statement);
+        self.may_ask_for_values(match (&self.client.unnamed, named) {
+            (Unnamed::Held(held), _) if bind.statement.is_empty() => Question::of(held.judged().effects, held.text()),
+            (_, Some(named)) => Question::of(named.effects(), named.text()),
+            _ => Question::Nothing,
+        })?;
         if let Some(rewrite) = self.bind_about_statements(head, bind, named)? {
             return Ok(rewrite);
         }
@@ -293,13 +339,7 @@ impl Link<'_, '_> {
             self.note_bound_unknown(bind.portal);
             let effects = self.server.state.unnamed();
             self.bind_portal(bind.portal, effects);
-            if self.client.mode == PoolMode::Auto {
-                let text = self.client.text_of(b"").unwrap_or_default();
-                let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-                let due = self.count_shape(shape);
-                let text = self.client.text_of(b"").unwrap_or_default();
-                self.server.may_leave(text, effects.may_leave, due.filter(|_| !hidden_effects::runs_nothing(text)));
-            }
+            self.count_unnamed(effects);
             return Ok(Rewrite::Unchanged);
         }
         let Some(mut known) = known else { return self.bind_unknown(head, bind) };
@@ -313,9 +353,7 @@ impl Link<'_, '_> {
         let effects = self.effects_of(statement);
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
-            let due = self.count_shape(ShapeKey(statement.key().0 as u64));
-            let due = due.filter(|_| !hidden_effects::runs_nothing(statement.text()));
-            self.server.may_leave(statement.text(), effects.may_leave, due);
+            self.count_shape(ShapeKey(statement.key().0 as u64), Text::whole(statement.text()), effects.may_leave);
         }
         if kept {
             self.keep(statement.key(), message, head);
@@ -326,6 +364,7 @@ impl Link<'_, '_> {
     /// A Bind of a statement that the client did not prepare by a Parse: one of SQL's PREPARE, or none.
     fn bind_unknown(&mut self, head: Head, bind: BindHead<'_>) -> Result<Rewrite, StopReason> {
         self.note_bound_unknown(bind.portal);
+        self.count_unknown();
         if let Some(server_name) = self.guess_denied(bind.statement)? {
             self.server.pending.request(Expected::Bind);
             return Ok(self.renamed_bind(head, bind, server_name));
@@ -476,6 +515,7 @@ impl Link<'_, '_> {
             return if failed { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };
         }
         let Some(effects) = self.prepare_named_by(bind.statement)? else { return Ok(None) };
+        self.count_unknown();
         self.note_bound_unknown(bind.portal);
         self.bind_portal(bind.portal, effects);
         Ok(Some(self.renamed_bind(head, bind, b"")))

@@ -29,7 +29,7 @@ pub fn start(
         return false;
     }
     let mut query = String::new();
-    server.resync = false;
+    server.resync = server.sequences.is_due();
     server.remember_params(&client.params);
     let differ = table.agree(client.wanted(), server.has(), &mut query);
     client.channels.iter().for_each(|channels| channels.listen(&mut query));

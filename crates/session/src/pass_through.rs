@@ -11,6 +11,7 @@ use crate::context::StatementMessageCounts;
 use crate::expected::Expected;
 use crate::judged::reset_of;
 use crate::link::{Link, Rewrite};
+use crate::sequences::Question;
 use crate::start_values;
 use crate::stop::StopReason;
 use crate::text::Text;
@@ -38,7 +39,14 @@ impl Link<'_, '_> {
                     // The statement's name stays on the server.
                     self.server.state.leave(Dirty::STATEMENTS);
                 }
-                if reads { self.read_parse(message, head) } else { self.parse_reset(message, head, Effects::NONE) }
+                if reads {
+                    match self.read_parse(message, head) {
+                        Ok(rewrite) => rewrite,
+                        Err(stop) => return Some(Err(stop)),
+                    }
+                } else {
+                    self.parse_reset(message, head, Effects::NONE)
+                }
             }
             front::BIND => {
                 self.count(|counts| counts.binds += 1);
@@ -54,7 +62,7 @@ impl Link<'_, '_> {
             front::CLOSE => self.forward(Expected::Close),
             front::EXECUTE if reads => self.execute(message),
             front::EXECUTE => self.forward(Expected::Execute),
-            front::FUNCTION_CALL if reads => self.function_call(message),
+            front::FUNCTION_CALL if reads => self.any_function_call(message),
             front::FUNCTION_CALL => self.forward(Expected::FunctionCall),
             _ => return None,
         }))
@@ -115,22 +123,24 @@ impl Link<'_, '_> {
         if self.refuses(judged.effects) {
             return Ok(self.refuse_query(judged.effects));
         }
-        self.count_text(text.bytes(), judged.effects);
+        self.may_ask_for_values(Question::of(judged.effects, text.searched().0))?;
+        self.count_text(text, judged.effects);
         self.query_with_resets(message, head, text, judged.effects, !judged.harmless)
     }
 
-    fn read_parse(&mut self, message: &[u8], head: Head) -> Rewrite {
+    fn read_parse(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {
         // The text is run at once, as far as is known.
         let text = Text::of_parse(message, head);
         let effects = text.judge(&text.head(), self.ctx, &self.server.params).effects;
         if self.refuses(effects) {
-            return self.refuse_parse(effects, Change::None);
+            return Ok(self.refuse_parse(effects, Change::None));
         }
-        self.count_text(text.bytes(), effects);
+        self.may_ask_for_values(Question::of(effects, text.bytes()))?;
+        self.count_text(text, effects);
         self.server.text_sent(effects);
         self.server.state.add_parsed(effects);
         // Again when it is answered: a DISCARD ALL before it in the pipeline does not drop it.
         let may_leave = if message.get(HEAD) == Some(&0) { Dirty::NONE } else { Dirty::STATEMENTS };
-        self.parse_reset(message, head, Effects { may_leave, ..Effects::NONE })
+        Ok(self.parse_reset(message, head, Effects { may_leave, ..Effects::NONE }))
     }
 }

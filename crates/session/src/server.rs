@@ -9,6 +9,7 @@ use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
 use crate::descriptions::Descriptions;
+use crate::drawn_values::ServerSequences;
 use crate::dropping::Dropping;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
@@ -58,6 +59,7 @@ pub struct Server {
     pub(crate) unusual_at: u32,
     /// What clients left on the server.
     pub(crate) state: SessionState,
+    pub(crate) sequences: ServerSequences,
     /// The first name since ReadyForQuery that the client used for a statement that it does not have, if the name
     /// begins like ours.
     pub(crate) unknown_name: Option<Box<[u8]>>,
@@ -166,6 +168,7 @@ impl Server {
             use_began: 0,
             unusual_at: 0,
             state: SessionState::default(),
+            sequences: ServerSequences::default(),
             unknown_name: None,
             schema_changed: false,
             base: params.clone(),
@@ -278,6 +281,7 @@ impl Server {
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
         self.own_notified = false;
+        self.sequences.end_use();
         self.statements.end_use(self.state.end_use());
     }
 
@@ -346,7 +350,9 @@ impl Server {
         match tag {
             b"SELECT 1" => self.own.row = true,
             b"DEALLOCATE ALL" => self.statements.clear(),
+            b"DISCARD SEQUENCES" => self.sequences.discarded_by_us(),
             b"DISCARD ALL" => {
+                self.sequences.discarded_by_us();
                 self.own.discarded = true;
                 self.statements.clear();
                 table.after_reset(&mut self.params);
@@ -464,6 +470,7 @@ impl Server {
             (Dirty::LISTEN, ";UNLISTEN *"),
             (Dirty::CURSORS, ";CLOSE ALL"),
             (Dirty::TEMP, ";DISCARD TEMP"),
+            (Dirty::SEQUENCES, ";DISCARD SEQUENCES"),
         ];
         steps.iter().filter(|(bit, _)| dirty.contains(*bit)).for_each(|(_, step)| query.push_str(step));
         query
@@ -525,6 +532,7 @@ impl Server {
     /// A text is sent that may leave these kinds of state; `due`: the server is to be asked after it, whatever it says.
     #[inline]
     pub(crate) fn may_leave(&mut self, text: &[u8], kinds: Dirty, due: Option<DueText>) {
+        let kinds = kinds.without(Dirty::SEQUENCE_VALUES);
         if let Some(due) = due {
             self.due.add(due);
             self.suspects.add(text, if kinds.is_empty() { Dirty::ALL } else { kinds }, self.use_began);

@@ -1,6 +1,6 @@
 //! What clients may have left on a server beside its parameters and prepared statements.
 //!
-//! Owns the six kinds of session state ([`Dirty`]) of one server, and which texts its portals run. Texts and command
+//! Owns the kinds of session state ([`Dirty`]) of one server, and which texts its portals run. Texts and command
 //! tags say together what may be left: a text when it is sent, its tag when the server has answered it. It errs on the
 //! side of "may". `lost` errs the other way: what the transaction under way certainly leaves, of which its client is
 //! warned.
@@ -85,6 +85,11 @@ impl SessionState {
         self.known.insert(kinds);
         self.shared.insert(kinds);
         self.kept = self.kept.without(kinds);
+    }
+
+    /// What is there of these kinds does not keep the client.
+    pub(crate) fn forgo(&mut self, kinds: Dirty) {
+        (self.dirty, self.kept) = (self.dirty.without(kinds), self.kept.without(kinds));
     }
 
     /// The server listens on no channel, as it has said.
@@ -233,6 +238,7 @@ impl SessionState {
             b"DEALLOCATE" | b"DEALLOCATE ALL" => Dirty::STATEMENTS,
             b"CLOSE CURSOR" | b"CLOSE CURSOR ALL" => Dirty::CURSORS,
             b"DROP TABLE" | b"DROP VIEW" | b"DROP SEQUENCE" | b"DISCARD TEMP" => Dirty::TEMP,
+            b"DISCARD SEQUENCES" => Dirty::SEQUENCES,
             b"DISCARD ALL" => {
                 self.dirty = Dirty::NONE;
                 Dirty::ALL

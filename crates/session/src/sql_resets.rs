@@ -85,14 +85,14 @@ pub(crate) fn set_within(
     }
     ctx.scratch.clear();
     for command in start_values::commands(client, ctx.params, server.resets.places(), Span::Session) {
-        set(server, &command, ctx.scratch);
+        set_in_pipeline(server, &command, ctx.scratch);
     }
     out.server(ctx.scratch);
     ctx.scratch.len()
 }
 
 /// Carries out a command within a pipeline. What the client has in unnamed statements and portals stays.
-fn set(server: &mut Server, command: &str, scratch: &mut Vec<u8>) {
+pub(crate) fn set_in_pipeline(server: &mut Server, command: &str, scratch: &mut Vec<u8>) {
     let segment = server.pending.segment();
     put_front::parse(scratch, SETTER, &[command.as_bytes(), b"\0\0\0"].concat());
     put_front::bind_no_params(scratch, SETTER, SETTER);

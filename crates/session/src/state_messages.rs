@@ -47,6 +47,20 @@ pub fn name(kind: Dirty) -> &'static str {
     words(kind).0
 }
 
+/// A server's error that says that a value of a sequence is not defined in its session, whose body this is, with the cause for a
+/// client that had drawn some.
+pub(crate) fn explain_lost_values(policy: StatePolicy, body: &[u8], buffer: &mut Vec<u8>) {
+    let detail = "What the session had drawn of sequences belongs to a server connection that other clients use now.";
+    let hint = match policy.refuse_pins.contains(Dirty::SEQUENCES) {
+        true => words(Dirty::SEQUENCES).1,
+        false => {
+            "From now on the connection keeps its server once it has drawn a value: draw it again, or use INSERT … \
+             RETURNING."
+        }
+    };
+    put_back::error_with(buffer, body, &[(b'D', detail), (b'H', hint)]);
+}
+
 /// What a kind of state is called in messages, and what its client can do instead.
 fn words(kind: Dirty) -> (&'static str, &'static str) {
     match kind {
@@ -65,6 +79,10 @@ fn words(kind: Dirty) -> (&'static str, &'static str) {
         Dirty::TEMP => (
             "a temporary table or other object",
             "Create it ON COMMIT DROP within the transaction that uses it, or use a pool in session mode.",
+        ),
+        Dirty::SEQUENCES => (
+            "what the session has drawn of sequences",
+            "Use INSERT … RETURNING, or call currval() in the transaction that draws the value (pin_refuse).",
         ),
         _ => (
             "an advisory lock of the session",

@@ -28,6 +28,7 @@ use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Admission, Charge, NoRoom, StatementMemory};
 use crate::custom_names::CustomNames;
+use crate::drawn_values::Askers;
 use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
 use crate::key_hasher::KeyHasher;
@@ -261,6 +262,7 @@ impl Interner {
             are_dropped: false,
             texts: TextCounts::default(),
             custom: CustomNames::default(),
+            askers: Askers::default(),
             is_calm: true,
         }
     }
@@ -500,6 +502,8 @@ pub struct PoolStatements {
     pub(crate) texts: TextCounts,
     /// The settings with names of two parts that functions may set.
     pub(crate) custom: CustomNames,
+    /// The applications that ask for what they have drawn of sequences.
+    pub(crate) askers: Askers,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }

@@ -11,6 +11,9 @@ pub enum StopReason {
     EndOfInput,
     /// The next message needs a server, and none is linked.
     NeedServer,
+    /// The next message is for the server that has the client's values of sequences, if that is free; the linked one was
+    /// sent nothing.
+    OtherServer,
     /// The next message must wait for replies of the linked server.
     AwaitReplies(ReplyWait),
     /// As many messages were read as one turn may take ([`Context::max_messages`](crate::Context::max_messages)):

@@ -212,6 +212,10 @@ impl<'a> World<'a> {
                 StopReason::TurnOver => {}
                 StopReason::NeedServer if self.link(index) => {}
                 StopReason::NeedServer => break,
+                StopReason::OtherServer => {
+                    assert!(self.linked(index).is_some_and(|s| self.servers[s].server.is_quiet()));
+                    self.clients[index].client.stay_without_values();
+                }
                 StopReason::AwaitReplies(_) => {
                     break assert!(self.linked(index).is_some_and(|s| self.servers[s].server.is_busy()));
                 }

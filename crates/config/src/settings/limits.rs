@@ -84,8 +84,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "",
         Field::Limits(|l| FieldMut::StateKinds(&mut l.pin_refuse)),
         "With `mode = \"auto\"`: the kinds of state for which no client may keep a server, of `settings`, `listen`, \
-         `statements`, `cursors`, `temporary_objects` and `advisory_locks`. A statement that would certainly leave such state \
-         gets an ERROR; a client whose state is found afterwards is disconnected. See [pooling.md](pooling.md#auto).",
+         `statements`, `cursors`, `temporary_objects`, `advisory_locks` and `sequences`. A statement that would certainly leave such \
+         state gets an ERROR; a client whose state is found afterwards is disconnected; of `sequences` only what an earlier \
+         transaction has drawn is lost. See [pooling.md](pooling.md#auto).",
     )
     .ini_own("pin_refuse"),
     Setting::new(

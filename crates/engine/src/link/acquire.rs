@@ -3,7 +3,7 @@
 use weir_base::{ConnId, Span, Time};
 use weir_pgwire::{Dirty, HEAD};
 use weir_pool::Acquire;
-use weir_session::{Refusal, StopReason, param_sync};
+use weir_session::{Refusal, StopReason, param_sync, sequences};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
@@ -139,7 +139,7 @@ pub(crate) fn acquire<I: Io>(
 
 /// Links a client to a server from the pool. Returns whether the client may go on at once; otherwise a prelude is
 /// under way.
-fn link<I: Io>(
+pub(crate) fn link<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &mut PoolSlot,
     client: &mut ClientSlot,
@@ -161,6 +161,9 @@ fn link<I: Io>(
         let query = slot.config.check_query.as_deref().unwrap_or_default();
         own_query(cx, slot, server, query, ServerPhase::Checking);
         return false;
+    }
+    if let (ClientPhase::Ready(session), Some((up, _))) = (client.phase_mut(), server.up()) {
+        sequences::linked(session, up, &slot.accepted, &cx.sessions.params);
     }
     if sync_parameters(cx, slot, client, server) {
         return false;

@@ -1,7 +1,7 @@
 //! Links: a client and its server, from the grant to the release.
 //!
 //! - `query`: one query's path, to a server and back. `relay`: bytes in both directions, and what is counted of them.
-//!   `acquire`: a link is made. `release`: a link ends, and the server is cleaned. `own_query`: queries of Weir on a
+//!   `acquire`: a link is made. `exchange`: with another server. `release`: a link ends, and the server is cleaned. `own_query`: queries of Weir on a
 //!   server.
 //! - `leave`: a client leaves or is refused. `lost`: a server is lost. `full`: sockets that are full. `timeouts`: a
 //!   client or a server has taken too long. `pin`: a client keeps its server for what it has left (`mode = "auto"`).
@@ -12,6 +12,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod deadlines;
+pub(crate) mod exchange;
 pub(crate) mod full;
 pub(crate) mod leave;
 pub(crate) mod link_clock;

@@ -75,7 +75,7 @@ fn settle<I: Io>(
     core: &mut Core,
     now: Time,
     mut server: Box<ServerSlot>,
-    mut client: Box<ClientSlot>,
+    client: Box<ClientSlot>,
     mut left: Left,
     io: &mut I,
 ) {
@@ -83,6 +83,11 @@ fn settle<I: Io>(
     if !left.kept.is_empty() {
         return pin(core, now, server, client, &left, io);
     }
+    let_go(core, now, server, client, io);
+}
+
+/// Nothing keeps the client at its server.
+fn let_go<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, mut client: Box<ClientSlot>, io: &mut I) {
     server.unpin();
     release::send_withheld_ready(&mut core.sessions, &mut server, &mut client, io);
     release::finish_transaction(core, now, server, Some(client), io);
@@ -107,6 +112,11 @@ fn pin<I: Io>(
         let reason = left.kept.kinds().next().map(state_name).unwrap_or_default();
         let is_kept = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_kept());
         if !slot.pin(server.conn, is_kept) {
+            if left.kept == Dirty::SEQUENCES {
+                // Whoever asks for lost values gets an error, and not another's.
+                server.up().into_iter().for_each(|(up, _)| up.forgo_values());
+                return let_go(core, now, server, client, io);
+            }
             core.conns.put_server(server);
             return leave::refuse(core, now, client, Refusal::TooManyPinned(reason), io);
         }

@@ -12,7 +12,7 @@ use crate::conns::Conn;
 use crate::core::Core;
 use crate::lines;
 use crate::link::relay::MAX_PIPELINED_SEGMENTS;
-use crate::link::{acquire, leave, lost, lost_state, own_query, relay, release};
+use crate::link::{acquire, exchange, leave, lost, lost_state, own_query, relay, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
@@ -96,11 +96,15 @@ pub(crate) fn feed<I: Io>(
         if !known {
             let fed = relay::feed_client(cx!(core, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
             at += fed.used;
-            if fed.stop != StopReason::NeedServer {
+            if !matches!(fed.stop, StopReason::NeedServer | StopReason::OtherServer) {
                 break fed.stop;
             }
         }
-        match acquire::acquire(core, now, &mut client, io) {
+        let acquired = match server.take() {
+            Some(server) => exchange::for_values(core, now, &mut client, server, io),
+            None => acquire::acquire(core, now, &mut client, io),
+        };
+        match acquired {
             Ok(acquired) => server = Some(acquired),
             Err(stop) => break stop,
         }
@@ -110,7 +114,7 @@ pub(crate) fn feed<I: Io>(
     }
     match stop {
         StopReason::EndOfInput => {}
-        StopReason::NeedServer | StopReason::AwaitReplies(_) => {
+        StopReason::NeedServer | StopReason::OtherServer | StopReason::AwaitReplies(_) => {
             core.sessions.keep(client.waiting_mut(), &bytes[at..]);
             client.pause(Reason::Waits, io);
         }

@@ -150,6 +150,21 @@ pub(crate) fn finish_transaction<I: Io>(
     }
 }
 
+/// A client leaves a server that was sent nothing of it.
+#[cold]
+pub(crate) fn give_up<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    client: &mut ClientSlot,
+    io: &mut I,
+) {
+    let slot = core.pools.get(server.pool);
+    unlink(cx!(core, now, io), slot, client);
+    server.unlinked();
+    clean_up(core, now, server, io);
+}
+
 /// A server may be free, for any reason.
 pub(crate) fn release<I: Io>(core: &mut Core, now: Time, server: ConnId, io: &mut I) {
     let Some(server) = core.conns.take::<ServerSlot>(server) else { return };

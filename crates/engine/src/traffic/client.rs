@@ -48,7 +48,7 @@ struct Held {
 
 /// Whether a ROLLBACK removes state of this kind.
 fn is_transactional(kind: Dirty) -> bool {
-    !matches!(kind, Dirty::STATEMENTS | Dirty::LOCKS)
+    !matches!(kind, Dirty::STATEMENTS | Dirty::LOCKS | Dirty::SEQUENCES)
 }
 
 /// The place of a kind among all.
@@ -88,8 +88,9 @@ impl FollowedClient {
         self.rolled_back = rolled_back;
     }
 
-    /// The client has done this. Returns what it is, each with whether a ROLLBACK undoes it.
-    pub(super) fn does(&mut self, uses: &StateUse, by: &Executor<'_>) -> Vec<(RecordedUse, bool)> {
+    /// The client has done this. `draws`: what it may have drawn of sequences is asked for later. Returns what it is, each
+    /// with whether a ROLLBACK undoes it.
+    pub(super) fn does(&mut self, uses: &StateUse, by: &Executor<'_>, draws: bool) -> Vec<(RecordedUse, bool)> {
         let mut done = Vec::new();
         for act in &uses.acts {
             match act {
@@ -111,7 +112,10 @@ impl FollowedClient {
                 StateAct::Finds(kind, name) if self.finds(*kind, name) => {
                     done.push((RecordedUse::Found(place(*kind)), false));
                 }
-                StateAct::FindsSequence if !self.used_sequence => done.push((RecordedUse::FoundSequence, false)),
+                StateAct::FindsSequence if !self.used_sequence => {
+                    self.hold(Dirty::SEQUENCES, "", by.pins.contains(Dirty::SEQUENCES));
+                    done.push((RecordedUse::FoundSequence, false));
+                }
                 StateAct::Finds(..) | StateAct::FindsSequence => {}
             }
         }
@@ -119,6 +123,9 @@ impl FollowedClient {
             done.push((RecordedUse::Unjudged, false));
         }
         self.used_sequence |= uses.may_use_sequence;
+        if draws {
+            self.hold(Dirty::SEQUENCES, "", by.pins.contains(Dirty::SEQUENCES));
+        }
         done.dedup();
         done
     }

@@ -33,6 +33,8 @@ pub(crate) struct Record {
     lines: Vec<Line>,
     by_key: HashMap<LineKey, u32>,
     applications: Vec<Box<str>>,
+    /// The applications that ask for what an earlier transaction has drawn of sequences, a bit for each place.
+    askers: u128,
     clients: HashMap<u64, FollowedClient>,
     sessions: LevelGauge,
     transactions: LevelGauge,
@@ -78,6 +80,7 @@ impl Record {
             lines: Vec::new(),
             by_key: HashMap::new(),
             applications: Vec::new(),
+            askers: 0,
             clients: HashMap::new(),
             sessions: LevelGauge::default(),
             transactions: LevelGauge::default(),
@@ -193,7 +196,12 @@ impl Record {
             self.missed += u64::from(usage.uses.is_recorded());
             return;
         }
-        let done = self.with(by.client, |client| client.does(&usage.uses, by)).unwrap_or_default();
+        let asker = 1_u128 << self.application(by.application);
+        let draws = usage.uses.may_use_sequence && self.askers & asker != 0;
+        let done = self.with(by.client, |client| client.does(&usage.uses, by, draws)).unwrap_or_default();
+        if done.iter().any(|(does, _)| *does == RecordedUse::FoundSequence) {
+            self.askers |= asker;
+        }
         for (does, is_undone) in done {
             let Some(line) = self.line(by, usage, does, now) else {
                 self.missed += 1;

@@ -140,6 +140,23 @@ fn what_an_earlier_transaction_has_left_is_found_and_what_the_same_has_left_is_n
 }
 
 #[test]
+fn where_an_application_asks_for_what_it_has_drawn_its_clients_hold_it() {
+    let mut world = World::new(PoolMode::Session);
+    world.each(1, &["insert into t values (1)"]);
+    world.each(2, &["begin; update t set a = 1; select lastval(); commit"]);
+    assert_eq!(world.record().levels.holders.peak, 0, "nobody asks for what an earlier transaction has drawn");
+    world.each(1, &["select lastval()"]);
+    assert_eq!(world.record().levels.holders.peak, 1);
+    world.each(2, &["insert into t values (1)"]);
+    world.each(3, &["select 1", "insert into t values (1)"]);
+    assert_eq!(world.record().levels.holders.peak, 3);
+    world.each(1, &["discard sequences"]);
+    world.each(2, &["discard all"]);
+    world.each(4, &["insert into t values (1)"]);
+    assert_eq!(world.record().levels.holders.peak, 3);
+}
+
+#[test]
 fn what_failed_or_was_rolled_back_does_not_count_but_for_what_no_rollback_undoes() {
     let mut world = World::new(PoolMode::Session);
     world.run(1, "listen a", true, (true, false), 1);

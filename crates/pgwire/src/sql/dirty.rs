@@ -2,7 +2,7 @@
 
 /// A set of kinds of session state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Dirty(u8);
+pub struct Dirty(u16);
 
 impl Dirty {
     /// No state.
@@ -19,16 +19,27 @@ impl Dirty {
     pub const TEMP: Dirty = Dirty(1 << 4);
     /// Advisory locks of the session.
     pub const LOCKS: Dirty = Dirty(1 << 5);
+    /// The values that the session has drawn of sequences, of which `currval()` and `lastval()` tell.
+    pub const SEQUENCES: Dirty = Dirty(1 << 6);
     /// Settings with names of two parts, which a server does not list: with [`Dirty::SETTINGS`] only.
-    pub const CUSTOM: Dirty = Dirty(1 << 6);
+    pub const CUSTOM: Dirty = Dirty(1 << 7);
     /// The setting `default_transaction_read_only`, which a text names; no state by itself.
-    pub const READ_ONLY: Dirty = Dirty(1 << 7);
+    pub const READ_ONLY: Dirty = Dirty(1 << 8);
+    /// `currval` or `lastval`, which a text names; no state by itself.
+    pub const SEQUENCE_VALUES: Dirty = Dirty(1 << 9);
     /// Every kind.
-    pub const ALL: Dirty = Dirty((1 << 6) - 1);
+    pub const ALL: Dirty = Dirty((1 << 7) - 1);
 
     /// Each kind alone, in the order of the bits.
-    pub const KINDS: [Dirty; 6] =
-        [Dirty::SETTINGS, Dirty::LISTEN, Dirty::STATEMENTS, Dirty::CURSORS, Dirty::TEMP, Dirty::LOCKS];
+    pub const KINDS: [Dirty; 7] = [
+        Dirty::SETTINGS,
+        Dirty::LISTEN,
+        Dirty::STATEMENTS,
+        Dirty::CURSORS,
+        Dirty::TEMP,
+        Dirty::LOCKS,
+        Dirty::SEQUENCES,
+    ];
 
     /// The union.
     #[must_use]
@@ -73,14 +84,14 @@ impl Dirty {
         Dirty::KINDS.into_iter().filter(move |kind| self.contains(*kind))
     }
 
-    /// The set as bits, and back from [`Dirty::from_bits`].
+    /// The kinds of state in the set as bits, and back from [`Dirty::from_bits`].
     pub const fn bits(self) -> u8 {
-        self.0
+        (self.0 & Dirty::ALL.union(Dirty::CUSTOM).0) as u8
     }
 
     /// The set that [`Dirty::bits`] gave; unknown bits are dropped.
     pub const fn from_bits(bits: u8) -> Dirty {
-        Dirty(bits & Dirty::ALL.union(Dirty::CUSTOM).0)
+        Dirty(bits as u16)
     }
 }
 

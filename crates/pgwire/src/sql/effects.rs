@@ -132,7 +132,7 @@ impl Effects {
 /// The names of settings matter where there may be some.
 #[inline]
 fn settings_and_their_names(left: Dirty) -> Dirty {
-    let left = left.without(Dirty::READ_ONLY);
+    let left = left.without(Dirty::READ_ONLY.union(Dirty::SEQUENCE_VALUES));
     if left.contains(Dirty::SETTINGS) { left } else { left.without(Dirty::CUSTOM) }
 }
 
@@ -158,7 +158,7 @@ impl Judgement {
         };
         // Whether a name of two parts may be set.
         let mut hidden = false;
-        if may_leave == Dirty::ALL {
+        if may_leave.contains(Dirty::ALL) {
             plans = Plans::Changed;
         } else if may_leave.contains(Dirty::SETTINGS) {
             let SetConfigs { local, harmless, plain } = set_configs(text);
@@ -168,7 +168,7 @@ impl Judgement {
         }
         let harmless = !several && may_leave.is_empty() && leaves_only_mentions(text);
         hidden |= (several || matches!(head, SqlHead::Set)) && text.contains(&b'.');
-        if hidden || may_leave == Dirty::ALL {
+        if hidden || may_leave.contains(Dirty::ALL) {
             may_leave.insert(Dirty::CUSTOM);
         }
         if matches!(head, SqlHead::Set | SqlHead::SetLocal) || several || may_leave.contains(Dirty::SETTINGS) {

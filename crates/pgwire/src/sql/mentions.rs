@@ -7,6 +7,7 @@
 //!
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
+//! - `currval`, `lastval`, where a parenthesis may follow: they need what the session has drawn of a sequence.
 //! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
 //! - `execute` and `deallocate` in a text whose rest is still to come: of a statement that a pooler has prepared, under
 //!   the name that it has on the server. In a whole text [`super::names`] finds them.
@@ -32,6 +33,9 @@ use super::steps::count;
 
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
+
+/// A text may leave and need anything.
+const ANYTHING: Dirty = Dirty::ALL.union(Dirty::SEQUENCE_VALUES);
 
 /// The words found in the text so far.
 #[derive(Clone, Copy, Default, Debug)]
@@ -85,7 +89,7 @@ impl Mentions {
 
     /// Adds the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
-        if self.found == Dirty::ALL {
+        if self.found == ANYTHING {
             return;
         }
         let (mut seam, mut len) = ([0; 2 * KEPT], usize::from(self.tail_len));
@@ -133,7 +137,8 @@ struct Look {
 
 /// What the first look searches for, without regard to case: parts of the words that are rare elsewhere, then a
 /// semicolon.
-const PARTS: [&[u8]; 10] = [b"cre", b"nto", b"y_lo", b"t_c", b"g_se", b"xecu", b"lloc", b"repa", b"&", b";"];
+const PARTS: [&[u8]; 12] =
+    [b"cre", b"nto", b"y_lo", b"t_c", b"g_se", b"xecu", b"lloc", b"repa", b"rrva", b"stva", b"&", b";"];
 
 /// The search by shift and mask (Baeza-Yates and Gonnet, 1992): a bit for each byte of each part, which is set while
 /// the part matches up to there. Between two parts a bit stays clear, so that shifting and starting anew is one
@@ -212,6 +217,9 @@ fn search(text: &[u8], ends: Ends, blocks: bool) -> (Dirty, bool) {
         };
         match rest[0] | 0x20 {
             b'c' if alone(b"create") => found.insert(Dirty::TEMP),
+            b'c' | b'l' if (starts(b"currval") || starts(b"lastval")) && may_be_called(&rest[7..], ends) => {
+                found.insert(Dirty::SEQUENCE_VALUES);
+            }
             b'i' if alone(b"into") => found.insert(Dirty::TEMP),
             b's' if is_name(rest, b"set_config") => found.insert(Dirty::SETTINGS),
             b'a' if is_name(rest, b"advisory_lock") => found.insert(Dirty::LOCKS),
@@ -219,14 +227,14 @@ fn search(text: &[u8], ends: Ends, blocks: bool) -> (Dirty, bool) {
             b'p' if is_name(rest, b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
                 found.insert(Dirty::SETTINGS);
             }
-            b'u' if starts(b"u&\"") => found = Dirty::ALL,
+            b'u' if starts(b"u&\"") => found.insert(ANYTHING),
             b'e' | b'd' if alone(b"execute") || alone(b"deallocate") => {
                 names = true;
                 if ends != Ends::Here {
-                    found = Dirty::ALL;
+                    found.insert(Dirty::ALL);
                 }
             }
-            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => found = Dirty::ALL,
+            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => found.insert(Dirty::ALL),
             _ => {}
         }
     }
@@ -271,6 +279,16 @@ fn begins_block(after: &[u8], ends: Ends) -> bool {
             Some(second) => matches!(second, b'\'' | b'&'),
         },
         Some(_) => after[..language.len()].eq_ignore_ascii_case(language),
+    }
+}
+
+/// Whether a name may be that of a function that is called, before this.
+fn may_be_called(after: &[u8], ends: Ends) -> bool {
+    let after = after.strip_prefix(b"\"").unwrap_or(after);
+    count(after.len() - after.trim_ascii_start().len());
+    match after.trim_ascii_start().first() {
+        None => ends != Ends::Here,
+        Some(next) => matches!(next, b'(' | b'/' | b'-' | b'\x0b'),
     }
 }
 
@@ -343,7 +361,7 @@ mod tests {
 
     const NONE: Dirty = Dirty::NONE;
 
-    const CASES: [(&str, Dirty); 68] = [
+    const CASES: [(&str, Dirty); 76] = [
         ("", NONE),
         ("select 1", NONE),
         ("select abalance from pgbench_accounts where aid = 123", NONE),
@@ -373,8 +391,16 @@ mod tests {
         ("select pg_advisory_lock(1)", Dirty::LOCKS),
         ("select pg_try_advisory_lock_shared(1, 2)", Dirty::LOCKS),
         ("select PG_ADVISORY_LOCK_SHARED(1)", Dirty::LOCKS),
-        ("select u&\"pg\\005fadvisory\\005flock\"(1)", Dirty::ALL),
-        ("select U&\"\\0070g_advis\\006fry_lock\"(1)", Dirty::ALL),
+        ("select u&\"pg\\005fadvisory\\005flock\"(1)", ANYTHING),
+        ("select U&\"\\0070g_advis\\006fry_lock\"(1)", ANYTHING),
+        ("select currval('s')", Dirty::SEQUENCE_VALUES),
+        ("insert into t values (LastVal ())", Dirty::SEQUENCE_VALUES),
+        ("select pg_catalog.\"currval\" /**/ ($1)", Dirty::SEQUENCE_VALUES),
+        ("select lastval--\n()", Dirty::SEQUENCE_VALUES),
+        ("select 1; select lastval()", Dirty::SEQUENCE_VALUES),
+        ("do 'begin perform lastval(); end'", ANYTHING),
+        ("select currval, lastval from t", NONE),
+        ("select nextval('s'), setval('s', 1), interval(3), interval '1' from t", NONE),
         ("into", Dirty::TEMP),
         ("create", Dirty::TEMP),
         ("do $$begin set work_mem = '1MB'; end$$", Dirty::ALL),
@@ -426,7 +452,7 @@ mod tests {
         for (text, want) in CASES {
             for filling in [0, 1, 13, 14, 15, 100] {
                 // A block is one only at the beginning of a statement.
-                let fill = if want == Dirty::ALL { "x;" } else { "x " };
+                let fill = if want.contains(Dirty::ALL) { "x;" } else { "x " };
                 let text = [fill.repeat(filling), text.to_owned()].concat();
                 let text = text.as_bytes();
                 for size in 1..=text.len().max(1) {

@@ -9,13 +9,14 @@
 //!
 //! Source: PostgreSQL's documentation, the pages of the commands, "Sequence Manipulation Functions".
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 
 use super::fingerprint::MAX_READ;
 use super::kept::{Words, by_command, by_words};
 use super::scan::{MAX_NAME, Scan, Token};
-use super::{Dirty, Effects, built_in};
+use super::sequences::{asks_for_own_value, may_use_sequence};
+use super::unknown_calls::calls_unknown;
+use super::{Dirty, Effects};
 
 /// The most acts of a text.
 const MAX_ACTS: usize = 16;
@@ -67,11 +68,14 @@ impl StateUse {
             let Some(end) = end else { break };
             scan = end;
         }
+        if asks_for_own_value(read) {
+            found.acts.retain(|act| *act != StateAct::FindsSequence);
+        }
         let has = |kind: Dirty| found.acts.iter().any(|act| act.is_about(kind));
         let may = Effects::of(read).may_leave;
         let hidden = [Dirty::SETTINGS, Dirty::LOCKS].into_iter().any(|kind| may.contains(kind) && !has(kind));
         found.unjudged |= may.contains(Dirty::ALL) || (hidden && !prepares) || calls_unknown(read);
-        found.may_use_sequence |= found.unjudged;
+        found.may_use_sequence = found.unjudged || may_use_sequence(read);
         found
     }
 
@@ -155,6 +159,9 @@ impl StateUse {
             Some(b"discard") if matches!(words.at(1), Some(b"temp" | b"temporary")) => {
                 self.add(StateAct::Removes(Dirty::TEMP, None));
             }
+            Some(b"discard") if words.at(1) == Some(b"sequences") => {
+                self.add(StateAct::Removes(Dirty::SEQUENCES, None));
+            }
             Some(b"unlisten") => self.takes(Dirty::LISTEN, words.at(1).map(shown)),
             Some(b"deallocate") => {
                 let at = if words.at(1) == Some(b"prepare") && words.at(2).is_some() { 2 } else { 1 };
@@ -165,7 +172,6 @@ impl StateUse {
             Some(b"fetch" | b"move") => self.add(StateAct::Finds(Dirty::CURSORS, last().unwrap_or_default())),
             Some(b"drop") if matches!(words.at(1), Some(b"table" | b"view" | b"sequence")) => self.drops(words),
             Some(b"do" | b"call") => self.unjudged = true,
-            Some(b"insert" | b"merge" | b"copy") => self.may_use_sequence = true,
             _ => {}
         }
         if let Some(one) = unlocks(words) {
@@ -174,7 +180,6 @@ impl StateUse {
         if words.call("currval").is_some() || words.call("lastval").is_some() {
             self.add(StateAct::FindsSequence);
         }
-        self.may_use_sequence |= words.call("nextval").is_some() || words.call("setval").is_some();
     }
 
     /// Needs, and removes, state of this kind: of this name, or all of it.
@@ -257,140 +262,6 @@ fn temporary_name(words: &Words<'_>) -> Box<str> {
     words.at(at).map(shown).unwrap_or_default()
 }
 
-/// What stands before a name.
-#[derive(PartialEq, Eq)]
-enum Before<'a> {
-    Word(Cow<'a, [u8]>),
-    /// `::`, a cast.
-    Colon,
-    Other,
-}
-
-/// A name that is being read, which may have several parts.
-struct Name<'a> {
-    last: Cow<'a, [u8]>,
-    quoted: bool,
-    qualifier: Option<Cow<'a, [u8]>>,
-    before: Before<'a>,
-}
-
-impl Name<'_> {
-    /// Whether a parenthesis behind the name may begin the arguments of a function that is not known.
-    fn is_unknown_call(&self) -> bool {
-        let names_no_function = match &self.before {
-            Before::Colon => true,
-            Before::Word(word) => matches!(
-                &**word,
-                b"into" | b"as" | b"table" | b"recursive" | b"copy" | b"only" | b"with" | b"update" | b"execute"
-            ),
-            Before::Other => false,
-        };
-        match &self.qualifier {
-            _ if names_no_function => false,
-            Some(schema) => **schema != b"pg_catalog"[..] || !built_in::is_judged(&self.last),
-            None if !self.quoted && built_in::is_word_of_sql(&self.last) => false,
-            None => !built_in::is_judged(&self.last),
-        }
-    }
-}
-
-/// Whether a statement that begins with this word runs no functions that its text calls: it defines them, or is about
-/// the session.
-fn runs_nothing(head: &[u8]) -> bool {
-    let heads: [&[u8]; 16] = [
-        b"create",
-        b"alter",
-        b"drop",
-        b"grant",
-        b"revoke",
-        b"comment",
-        b"prepare",
-        b"set",
-        b"reset",
-        b"show",
-        b"listen",
-        b"notify",
-        b"lock",
-        b"truncate",
-        b"vacuum",
-        b"analyze",
-    ];
-    heads.contains(&head)
-}
-
-/// Whether a text may call a function that is not known, or is not understood.
-fn calls_unknown(text: &[u8]) -> bool {
-    let mut scan = Scan::whole(text);
-    let (mut head, mut runs, mut makes_table) = (true, true, false);
-    let mut name: Option<Name<'_>> = None;
-    // The last token was a part of the name, a point behind it, a colon.
-    let (mut in_name, mut point, mut colon) = (false, false, false);
-    loop {
-        scan.blank();
-        let literal = match scan.peek() {
-            Some(b'\'') => scan.any_string().then_some(true),
-            Some(b'$') => scan.dollar_value().then_some(true),
-            _ => Some(false),
-        };
-        match literal {
-            None => return true,
-            Some(true) => {
-                (in_name, point, colon, head) = (false, false, false, false);
-                continue;
-            }
-            Some(false) => {}
-        }
-        let token = scan.token();
-        let quoted = matches!(token, Token::Quoted(_));
-        match token {
-            Token::End => return false,
-            Token::Unclear => return true,
-            Token::Semicolon => {
-                (head, runs, makes_table, in_name, point, colon) = (true, true, false, false, false, false);
-                name = None;
-            }
-            Token::Word(word) | Token::Quoted(word) => {
-                if *word == b"e"[..] && !quoted && scan.peek() == Some(b'\'') {
-                    if !scan.escaped_string() {
-                        return true;
-                    }
-                    (in_name, point, colon) = (false, false, false);
-                    continue;
-                }
-                if head {
-                    (head, runs) = (false, !runs_nothing(&word));
-                } else if !runs && matches!(&*word, b"table" | b"materialized") {
-                    makes_table = true;
-                } else if makes_table && *word == b"as"[..] {
-                    runs = true;
-                }
-                let before = name.take();
-                name = Some(match before {
-                    Some(before) if point => {
-                        Name { last: word, quoted, qualifier: Some(before.last), before: before.before }
-                    }
-                    Some(before) if in_name => {
-                        Name { last: word, quoted, qualifier: None, before: Before::Word(before.last) }
-                    }
-                    _ => {
-                        let before = if colon { Before::Colon } else { Before::Other };
-                        Name { last: word, quoted, qualifier: None, before }
-                    }
-                });
-                (in_name, point, colon) = (true, false, false);
-            }
-            Token::Other(byte) => {
-                if byte == b'(' && in_name && runs && name.as_ref().is_some_and(Name::is_unknown_call) {
-                    return true;
-                }
-                (point, colon) = (byte == b'.' && in_name, byte == b':');
-                (in_name, head) = (false, false);
-            }
-            Token::Literal(_) => (in_name, point, colon) = (false, false, false),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,6 +307,8 @@ mod tests {
             ("select pg_try_advisory_lock(1)", vec![leaves(Dirty::LOCKS, "")]),
             ("select pg_advisory_unlock(1)", vec![finds(Dirty::LOCKS, ""), removes(Dirty::LOCKS, "")]),
             ("select currval('s')", vec![StateAct::FindsSequence]),
+            ("insert into t values (1); select lastval()", vec![]),
+            ("discard sequences", vec![all(Dirty::SEQUENCES)]),
             ("set local work_mem = '1MB'", vec![]),
             ("create temp table t (a int) on commit drop", vec![]),
             ("select 'listen a' from t where x in (1, 2) and y = any (array[1])", vec![]),
