@@ -24,6 +24,10 @@ const LOG_EVERY: u64 = 10_000_000;
 /// A look after a longer interval, in microseconds, does not know which clients were refused since a state began.
 const RECENT: u64 = 5_000_000;
 
+/// A state that waits of clients make ends when it has not been seen for so long, in microseconds: waits come and go while
+/// their cause lasts, and whoever reads the state, or has an alert on it, wants that.
+const LASTS: u64 = 10_000_000;
+
 /// What was seen of each pool, by database and user.
 #[derive(Debug, Default)]
 pub struct HealthWatch {
@@ -43,6 +47,10 @@ struct Seen {
     refused_by: (ClientNames, ClientNames),
     /// When the pool's server was last seen not to answer.
     silent_at: u64,
+    /// When the pool's figures last showed the state, and its cause.
+    shown_at: u64,
+    /// The last cause that was found, while the state lasts.
+    finding: Option<Finding>,
     /// The state that the log last had, and when.
     logged: Health,
     logged_at: u64,
@@ -127,14 +135,15 @@ impl HealthWatch {
 impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
-        let (since, refused_before, refused, silent_at, logged_at) = (0, 0, 0, 0, 0);
-        let refused_by = Default::default();
-        Seen { state, since, refused_before, refused, refused_by, silent_at, logged, logged_at }
+        let (since, refused_before, refused, silent_at, shown_at, logged_at) = (0, 0, 0, 0, 0, 0);
+        let (refused_by, finding) = Default::default();
+        Seen { state, since, refused_before, refused, refused_by, silent_at, shown_at, finding, logged, logged_at }
     }
 
     /// The pool's health, now that it is in this state.
     fn health(&mut self, state: Health, pool: &PoolRecord, now: u64) -> PoolHealth {
         let state = self.excused(state, now);
+        let state = self.lasting(state, now);
         if self.state != state || self.since == 0 {
             (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
             self.refused_by.0 = self.refused_by.1.clone();
@@ -151,8 +160,8 @@ impl Seen {
             Health::Failing => symptoms.failing.as_ref().map(failure),
             _ => None,
         };
-        let finding = matches!(state, Health::Saturated | Health::Stalled | Health::Blocked);
-        let finding = symptoms.finding.clone().filter(|_| finding);
+        let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| is_made_by_waits(state));
+        self.finding.clone_from(&finding);
         let mut affected = ClientNames::default();
         if state.is_problem() {
             affected.clone_from(&symptoms.waiting);
@@ -195,6 +204,16 @@ impl Seen {
         if state == Health::Saturated && recovers { Health::Waiting } else { state }
     }
 
+    /// The state, unless the one before it still lasts: a pause between two waits does not end it.
+    fn lasting(&mut self, state: Health, now: u64) -> Health {
+        let pauses = matches!(state, Health::Healthy | Health::Waiting) || is_made_by_waits(state);
+        if is_made_by_waits(self.state) && state < self.state && pauses && now.saturating_sub(self.shown_at) < LASTS {
+            return self.state;
+        }
+        self.shown_at = now;
+        state
+    }
+
     /// The change for the log, if it is due.
     fn change(&mut self, pool: &(String, String), health: &PoolHealth, now: u64) -> Option<HealthChange> {
         if !self.owes_line() || (self.logged_at > 0 && now.saturating_sub(self.logged_at) < LOG_EVERY) {
@@ -214,6 +233,11 @@ impl Seen {
         };
         ordinary(self.logged) != ordinary(self.state)
     }
+}
+
+/// Whether a state follows from clients that wait.
+fn is_made_by_waits(state: Health) -> bool {
+    matches!(state, Health::Saturated | Health::Stalled | Health::Blocked)
 }
 
 /// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its
@@ -361,6 +385,34 @@ mod tests {
         let (health, _) = at(63, 62, None, &full);
         assert_eq!((health.state, health.advice()), (Health::Saturated, "End it."));
         assert_eq!(health.reason().as_deref(), Some("Blocked by process 7"));
+    }
+
+    #[test]
+    fn a_pool_whose_clients_wait_again_and_again_is_in_one_state_with_one_cause() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut at = |seconds: u64, found: bool, maxwait: u64| {
+            let mut report = report(|pool| {
+                (pool.sv_active, pool.maxwait) = (4, Span::from_secs(maxwait));
+                pool.cl_waiting = u32::from(maxwait > 0);
+            });
+            if found {
+                let finding = Finding::new(seconds * SECOND, None, "jobs holds 4 of 4 servers", "End it.");
+                report.findings = std::sync::Arc::new([("app".to_owned(), finding)].into());
+            }
+            let lines = watch.observe(&mut report, &config, seconds * SECOND).len();
+            let health = &report.pools[0].health;
+            (health.state, health.since / SECOND, health.reason().is_some(), lines)
+        };
+        assert_eq!(at(20, true, 2), (Health::Saturated, 18, true, 1));
+        // One slow application: a wait ends, and the next one is short as yet.
+        for second in 21..50 {
+            let maxwait = second % 4;
+            assert_eq!(at(second, false, maxwait), (Health::Saturated, 18, true, 0), "second {second}");
+        }
+        assert_eq!(at(60, false, 1), (Health::Waiting, 59, false, 1), "10 s without a long wait");
+        assert_eq!(at(61, false, 2).0, Health::Saturated);
+        assert_eq!(at(70, false, 0).0, Health::Saturated);
+        assert_eq!(at(71, false, 0).0, Health::Healthy);
     }
 
     #[test]
