@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::expected::Expected;
 use crate::judged::may_reset;
 use crate::out::Out;
-use crate::params::{ParamTable, push_literal};
+use crate::params::{ParamTable, Wanted, push_literal};
 use crate::server::Server;
 
 /// How long a value is to be in force.
@@ -140,8 +140,9 @@ pub(crate) fn set_again(client: &Client, server: &mut Server, ctx: &mut Context<
     // What else the client has set or reset is there, and stays: before another client gets the server, that is cleaned or
     // asked about it.
     ctx.params.assume(&mut server.params, &client.params, server.was_reset);
+    let wanted = Wanted { own: client.start.own | !server.was_reset, ..client.wanted() };
     let mut query = String::new();
-    if !ctx.params.agree(client.wanted(), server.has(), &mut query) {
+    if !ctx.params.agree(wanted, server.has(), &mut query) {
         return;
     }
     ctx.scratch.clear();
