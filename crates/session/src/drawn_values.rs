@@ -4,6 +4,8 @@
 //! Plain data. What follows from it is in [`crate::sequences`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most applications of a pool that are known to ask; with one more they are learned anew.
 const MOST_APPLICATIONS: usize = 64;
@@ -76,42 +78,48 @@ pub(crate) struct ClientSequences {
 /// See [`ClientSequences`].
 const EVERY_LINK: u32 = u32::MAX;
 
-/// The applications of a pool that ask, on one worker.
+/// The applications of a pool that ask, on all workers.
 #[derive(Default, Debug)]
 pub(crate) struct Askers {
-    applications: HashMap<Box<str>, Asks>,
-    pub(crate) lessons: u32,
+    applications: Mutex<HashMap<Box<str>, Asks>>,
+    lessons: AtomicU32,
 }
 
 impl Askers {
-    pub(crate) fn of(&self, application: &str) -> Asks {
-        self.applications.get(application).copied().unwrap_or_default()
+    /// How many lessons there were.
+    #[inline]
+    pub(crate) fn lessons(&self) -> u32 {
+        self.lessons.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn learn(&mut self, application: &str, asks: Asks) {
-        if self.of(application) >= asks {
+    pub(crate) fn of(&self, application: &str) -> Asks {
+        self.known().get(application).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn learn(&self, application: &str, asks: Asks) {
+        let mut known = self.known();
+        if known.get(application).copied().unwrap_or_default() >= asks {
             return;
         }
-        if self.applications.len() >= MOST_APPLICATIONS && !self.applications.contains_key(application) {
-            self.applications.clear();
+        if known.len() >= MOST_APPLICATIONS && !known.contains_key(application) {
+            known.clear();
         }
-        self.applications.insert(application.into(), asks);
-        self.lessons = (self.lessons + 1) % EVERY_LINK;
+        known.insert(application.into(), asks);
+        self.lessons.store((self.lessons() + 1) % EVERY_LINK, Ordering::Relaxed);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Asks>> {
+        self.applications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ClientSequences {
-    /// As after another process has had the client: its values are on no server here.
-    pub(crate) fn moved(self) -> ClientSequences {
-        let lost = self.lost || self.values != Values::None;
-        ClientSequences { values: Values::None, lost, ..self }
-    }
-
-    /// For the format of a client as bytes, and back.
+    /// What moves with the client to another process, where its values are on no server.
     pub(crate) fn to_bits(self) -> u8 {
-        self.asks as u8 | u8::from(self.moved().lost) << 2
+        self.asks as u8 | u8::from(self.lost || self.values != Values::None) << 2
     }
 
+    /// See [`ClientSequences::to_bits`].
     pub(crate) fn of_bits(bits: u8) -> ClientSequences {
         let asks = match bits & 3 {
             0 => Asks::Never,
@@ -175,5 +183,28 @@ impl ServerSequences {
         if !std::mem::take(&mut self.discarding) {
             self.drawn = Drawn::ByNobody;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_learned_of_an_application_is_not_unlearned_and_few_are_known() {
+        let askers = Askers::default();
+        askers.learn("web", Asks::Later);
+        askers.learn("web", Asks::Within);
+        assert_eq!((askers.of("web"), askers.of("jobs"), askers.lessons()), (Asks::Later, Asks::Never, 1));
+        (0..1000).for_each(|n| askers.learn(&n.to_string(), Asks::Within));
+        assert!(askers.known().len() <= MOST_APPLICATIONS && askers.of("999") == Asks::Within);
+    }
+
+    #[test]
+    fn a_client_that_moves_has_lost_its_values() {
+        let drew = ClientSequences { values: Values::OnOneServer, asks: Asks::Later, ..ClientSequences::default() };
+        let moved = ClientSequences::of_bits(drew.to_bits());
+        assert_eq!((moved.values, moved.lost, moved.asks, moved.heard), (Values::None, true, Asks::Later, EVERY_LINK));
+        assert_eq!(ClientSequences::of_bits(ClientSequences::default().to_bits()), ClientSequences::default());
     }
 }

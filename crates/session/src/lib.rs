@@ -101,6 +101,6 @@ pub use refusal::{Refusal, SqlStates};
 pub use server::{CancelKey, Clean, ProtocolViolation, ReplicationRole, Server};
 pub use server_error::ServerError;
 pub use state_messages::name as state_name;
-pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};
+pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolShared, PoolStatements};
 pub use stop::{ReplyWait, StopReason};
 pub use watched::{Executed, StatementId, StatementWatch};

@@ -10,7 +10,7 @@
 //! - A client that asks within the transaction that has drawn the values is right on any server. From then on its
 //!   servers are cleaned of others' values when it gets them.
 //! - A client that asks for what an earlier transaction has drawn keeps its server from the next text on that may draw.
-//! - What one client does, all of its application do (`application_name`) that use the pool on this worker.
+//! - What one client does, all of its application do (`application_name`) that use the pool.
 //!
 //! Source: PostgreSQL's sequence.c: values survive a rollback, `setval()` defines `currval()` too, and DISCARD
 //! SEQUENCES may run in a transaction.
@@ -58,7 +58,7 @@ fn drawer(client: &Client) -> Drawer {
 /// request.
 #[inline]
 pub fn linked(client: &mut Client, server: &mut Server, pool: &PoolStatements, table: &ParamTable) {
-    if client.sequences.heard != pool.askers.lessons {
+    if client.sequences.heard != pool.askers().lessons() {
         hear(client, server, pool, table);
     }
 }
@@ -68,9 +68,11 @@ fn hear(client: &mut Client, server: &mut Server, pool: &PoolStatements, table: 
     if client.mode != PoolMode::Auto {
         return;
     }
-    client.sequences.raise(pool.askers.of(application(client, table)));
+    // One that comes from another process has learned there.
+    pool.askers().learn(application(client, table), client.sequences.asks);
+    client.sequences.raise(pool.askers().of(application(client, table)));
     if client.sequences.asks == Asks::Never {
-        client.sequences.heard = pool.askers.lessons;
+        client.sequences.heard = pool.askers().lessons();
     } else if !are_exact(client, server) {
         (server.sequences.is_due, server.resync) = (true, true);
     }
@@ -117,7 +119,7 @@ fn clean(client: &mut Client, server: &mut Server, scratch: &mut Vec<u8>) {
     client.sequences.lost |= client.sequences.values != Values::None;
     client.sequences.drop_values();
     server.sequences.is_due = false;
-    if server.sequences.drawn == Drawn::ByNobody {
+    if server.sequences.are_none() {
         return;
     }
     (server.sequences.drawn, server.sequences.discarding, server.sequences.keeps) = (Drawn::ByNobody, true, false);
@@ -133,7 +135,7 @@ fn clean(client: &mut Client, server: &mut Server, scratch: &mut Vec<u8>) {
 /// A client asks for values: so do others of its application, from now on.
 fn learn(client: &mut Client, server: &mut Server, ctx: &mut Context<'_>, asks: Asks) {
     client.sequences.raise(asks);
-    ctx.statements.askers.learn(application(client, ctx.params), asks);
+    ctx.statements.askers().learn(application(client, ctx.params), asks);
     if asks == Asks::Later && server.has_values_of(client) {
         keep(server, ctx);
     }

@@ -256,13 +256,12 @@ impl Interner {
             statements: Arc::default(),
             account: self.memory.pool((database, user), limit, &self.account),
             keys: HashSet::default(),
-            schema_version: SchemaVersion::default(),
+            shared: PoolShared::default(),
             outdated: HashMap::default(),
             all_outdated: 0,
             are_dropped: false,
             texts: TextCounts::default(),
             custom: CustomNames::default(),
-            askers: Askers::default(),
             is_calm: true,
         }
     }
@@ -489,8 +488,8 @@ pub struct PoolStatements {
     statements: Arc<Table<Statement>>,
     account: Arc<Account>,
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
-    /// Counts the changes of definitions by clients of the pool, as far as command tags report them.
-    schema_version: SchemaVersion,
+    /// Definitions are changed by clients of the pool, as far as command tags report it.
+    shared: PoolShared,
     /// Statements that a server refused to plan again, and the number of the next preparation then: what was prepared
     /// before is not used again.
     outdated: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
@@ -502,8 +501,6 @@ pub struct PoolStatements {
     pub(crate) texts: TextCounts,
     /// The settings with names of two parts that functions may set.
     pub(crate) custom: CustomNames,
-    /// The applications that ask for what they have drawn of sequences.
-    pub(crate) askers: Askers,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }
@@ -519,11 +516,13 @@ pub(crate) enum PreparationState {
     Outdated,
 }
 
-/// The count of changed definitions, and that of preparations, which all workers that have servers of a pool share.
+/// What all workers that have servers of a pool share: the count of changed definitions, that of preparations, and the
+/// applications that ask for what they have drawn of sequences.
 #[derive(Clone, Debug, Default)]
-pub struct SchemaVersion {
+pub struct PoolShared {
     changes: Arc<AtomicU64>,
     preparations: Arc<AtomicU64>,
+    askers: Arc<Askers>,
 }
 
 /// The most statements that are remembered as outdated; when it is reached, all are outdated once.
@@ -565,29 +564,29 @@ impl PoolStatements {
 
     /// How often definitions have changed.
     pub fn schema_changes(&self) -> u64 {
-        self.schema_version.changes.load(Ordering::Acquire)
+        self.shared.changes.load(Ordering::Acquire)
     }
 
     /// A definition has changed, or the change was rolled back: a text that is parsed from here on is another
     /// statement, so that it does not use a plan made before.
     pub(crate) fn schema_changed(&mut self) {
-        self.schema_version.changes.fetch_add(1, Ordering::AcqRel);
+        self.shared.changes.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
     }
 
     /// How many preparations there were, on any server.
     pub(crate) fn preparations(&self) -> u64 {
-        self.schema_version.preparations.load(Ordering::Acquire)
+        self.shared.preparations.load(Ordering::Acquire)
     }
 
     /// The number of a preparation that is made now, on any server.
     pub(crate) fn next_preparation(&mut self) -> u64 {
-        self.schema_version.preparations.fetch_add(1, Ordering::AcqRel) + 1
+        self.shared.preparations.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// There were this many preparations at least, in another process.
     pub(crate) fn raise_preparations(&self, count: u64) {
-        self.schema_version.preparations.fetch_max(count, Ordering::AcqRel);
+        self.shared.preparations.fetch_max(count, Ordering::AcqRel);
     }
 
     /// A server has refused to plan a statement again: it is prepared again on every server before its next use.
@@ -623,21 +622,27 @@ impl PoolStatements {
         self.keys.clear();
     }
 
-    /// The count that another worker's part of the pool is to share with this one.
-    pub fn schema_version(&self) -> SchemaVersion {
-        self.schema_version.clone()
+    /// What another worker's part of the pool is to share with this one.
+    pub fn shared(&self) -> PoolShared {
+        self.shared.clone()
+    }
+
+    /// The applications that ask for what they have drawn of sequences.
+    #[inline]
+    pub(crate) fn askers(&self) -> &Askers {
+        &self.shared.askers
     }
 
     /// Raises the count to at least that of another process.
     pub fn raise_schema_version(&mut self, count: u64) {
-        if self.schema_version.changes.fetch_max(count, Ordering::AcqRel) < count {
+        if self.shared.changes.fetch_max(count, Ordering::AcqRel) < count {
             self.keys.clear();
         }
     }
 
-    /// Shares the others' count from now on.
-    pub fn share_schema_version(&mut self, version: SchemaVersion) {
-        self.schema_version = version;
+    /// Shares what the others have from now on.
+    pub fn share(&mut self, shared: PoolShared) {
+        self.shared = shared;
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn lent_received<I: Io>(
     conn: ConnId,
     io: &mut I,
 ) {
-    let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, schema } = lent;
+    let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, shared } = lent;
     let ix = borrowed_pool(core, &pool);
     let Some((ix, proof)) = ix.and_then(|ix| messages::tie(core, &mut server, conn, ix).map(|proof| (ix, proof)))
     else {
@@ -86,7 +86,7 @@ pub(crate) fn lent_received<I: Io>(
         slot.welcome_confirmed(now);
     }
     let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
-    slot.accepted.share_schema_version(schema);
+    slot.accepted.share(shared);
     slot.failures.succeed();
     let mut answer = borrowing.borrower.received(&mut slot.pool, id, (conn, lent), ages, proof, now);
     if let Release::Next { check: checked, .. } = &mut answer {

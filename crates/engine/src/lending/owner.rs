@@ -38,7 +38,7 @@ pub(crate) fn send_lent<I: Io>(
         ages: slot.pool.ages(lent),
         check,
         welcome: slot.welcome.clone(),
-        schema: slot.accepted.schema_version(),
+        shared: slot.accepted.shared(),
     }));
     let pool = slot.id();
     core.lent.insert(lent, LentServer { pool: ix, borrower: request.from, resolved });

@@ -9,7 +9,7 @@ use weir_base::{ConnId, WorkerId};
 use weir_pool::Ages;
 use weir_pool::lending::{Borrower, Lender, ToBorrower, ToOwner};
 use weir_session::login::CapturedCredentials;
-use weir_session::{Cause, SchemaVersion, ServerError};
+use weir_session::{Cause, PoolShared, ServerError};
 
 use crate::client_login::reported::Welcome;
 use crate::handles::PoolIx;
@@ -91,7 +91,7 @@ pub(crate) struct Lent {
     /// The server was idle for so long that it must be checked first.
     pub(crate) check: bool,
     pub(crate) welcome: Option<Welcome>,
-    pub(crate) schema: SchemaVersion,
+    pub(crate) shared: PoolShared,
 }
 
 /// Credentials from a client's login.
