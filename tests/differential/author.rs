@@ -19,9 +19,14 @@ use crate::guarantees::{Guarantee, guaranteed};
 use crate::message::{Message, Value};
 use crate::script::{Script, Step, Wait};
 
+/// The application whose clients ask for what earlier transactions have drawn of sequences, as its pools know.
+pub(crate) const ASKER: &str = "asks for values";
+
 /// A session for this seed and mode.
 pub(crate) fn session(seed: u64, mode: Mode, clients: Clients) -> Script {
-    let mut author = Author { rng: Rng::new(seed), mode, clients, steps: Vec::new(), prepared: BTreeMap::new() };
+    // The pool knows what this application asks for, and so that its clients keep their servers: not all sessions are of it.
+    let asks = mode == Mode::Auto && Rng::new(seed ^ 0xa5c5).one_in(3);
+    let mut author = Author { rng: Rng::new(seed), mode, clients, asks, steps: Vec::new(), prepared: BTreeMap::new() };
     author.login();
     for _ in 0..author.rng.below(24) + 4 {
         author.turn();
@@ -46,6 +51,8 @@ pub(crate) struct Author {
     pub(crate) rng: Rng,
     mode: Mode,
     clients: Clients,
+    /// The application is [`ASKER`].
+    asks: bool,
     steps: Vec<Step>,
     /// The texts of the named statements, assuming that their Parse succeeded.
     prepared: BTreeMap<Vec<u8>, Text>,
@@ -80,7 +87,7 @@ impl Author {
     }
 
     pub(crate) fn guaranteed(&self, guarantee: Guarantee) -> bool {
-        guaranteed(guarantee, self.mode)
+        guaranteed(guarantee, self.mode) && (guarantee != Guarantee::SequenceValues || self.asks_for_values())
     }
 
     /// Another client executes the following steps.
@@ -88,8 +95,17 @@ impl Author {
         self.steps.push(Step::Client(name.to_owned()));
     }
 
+    /// Whether the client may ask for what earlier transactions have drawn of sequences.
+    pub(crate) fn asks_for_values(&self) -> bool {
+        self.asks || self.mode == Mode::Session
+    }
+
     pub(crate) fn has_two_clients(&self) -> bool {
         self.clients == Clients::Two
+    }
+
+    pub(crate) fn steps_so_far(&self) -> usize {
+        self.steps.len()
     }
 
     pub(crate) fn wait_for_notification(&mut self) {
@@ -107,6 +123,10 @@ impl Author {
                 ("options", "-c search_path=public,@.x -c IntervalStyle=sql_standard"),
             ];
             params = given.iter().filter(|_| self.rng.one_in(2)).map(|(n, v)| ((*n).into(), (*v).into())).collect();
+        }
+        if self.asks {
+            params.retain(|(name, _): &(Vec<u8>, Vec<u8>)| name != b"application_name");
+            params.push(("application_name".into(), ASKER.into()));
         }
         self.send(Message::Startup { minor: 0, params });
         self.wait();

@@ -17,6 +17,8 @@ CREATE TYPE @.pair AS (x int, y text);
 CREATE TYPE @.mood AS ENUM ('sad', 'ok', 'happy');
 CREATE DOMAIN @.even AS int CHECK (VALUE % 2 = 0);
 CREATE SEQUENCE @.numbers;
+CREATE TABLE @.drawn (id serial, n int);
+CREATE FUNCTION @.draw() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''@.numbers'')';
 CREATE VIEW @.v AS SELECT id, a FROM @.t WHERE a > 1;
 CREATE FUNCTION @.fail(code text, what text) RETURNS int LANGUAGE plpgsql AS
   $$ BEGIN RAISE EXCEPTION '%', what USING ERRCODE = code, DETAIL = 'in detail', HINT = 'a hint', TABLE = 'tt', CONSTRAINT = 'cc'; END $$;
@@ -255,6 +257,28 @@ pub(crate) const SESSION: [(&str, crate::guarantees::Guarantee); 34] = {
         ("INSERT INTO @.extra (n) VALUES (3) RETURNING *", StalePlans),
     ]
 };
+
+/// What draws values of sequences.
+pub(crate) const DRAWS: [&str; 9] = [
+    "SELECT nextval('@.numbers')",
+    "SELECT setval('@.numbers', 70)",
+    "SELECT setval('@.numbers', 80, false)",
+    "INSERT INTO @.drawn DEFAULT VALUES RETURNING id",
+    "INSERT INTO @.drawn (n) VALUES (5), (6)",
+    "UPDATE @.drawn SET id = DEFAULT WHERE n = 5",
+    "WITH new AS (INSERT INTO @.drawn (n) VALUES (7) RETURNING id) SELECT id FROM new",
+    "SELECT nextval('@.numbers') / 0",
+    "SELECT @.draw()",
+];
+
+/// What asks for them.
+pub(crate) const ASKS: [&str; 5] = [
+    "SELECT lastval()",
+    "SELECT currval('@.numbers')",
+    "SELECT currval(pg_get_serial_sequence('@.drawn', 'id'))",
+    "INSERT INTO @.drawn (n) VALUES (lastval()) RETURNING n",
+    "SELECT currval('@.numbers'), lastval()",
+];
 
 /// Texts with parameters, and a valid value for each.
 pub(crate) const WITH_VALUES: [(&str, &[&str]); 22] = [

@@ -47,7 +47,7 @@ const GUARANTEES: [(Guarantee, &[Mode], &str); 11] = [
     (Guarantee::SqlStatements, KEPT, "the statement lives on one server"),
     (Guarantee::HoldableCursors, KEPT, "CLOSE ALL before another client gets the server"),
     (Guarantee::SessionLocks, KEPT, "they belong to one server"),
-    (Guarantee::SequenceValues, SESSION, "they belong to one server"),
+    (Guarantee::SequenceValues, KEPT, "they belong to one server"),
     (Guarantee::StalePlans, SESSION, "a statement is shared, and prepared again after the first such error"),
     (Guarantee::SharedNames, SESSION, "on servers a statement has a name that Weir generates"),
     (Guarantee::EncodedNames, SESSION, "Weir takes a statement's name for its bytes, whatever their encoding"),

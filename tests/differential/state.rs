@@ -5,7 +5,7 @@
 //! left something, and of others ever more rarely (docs/pooling.md).
 
 use crate::author::{Author, Text};
-use crate::catalog::{HIDDEN, SHOWN, STATE};
+use crate::catalog::{ASKS, DRAWS, HIDDEN, SHOWN, STATE};
 use crate::message::Message;
 
 /// The ends of a block.
@@ -24,6 +24,9 @@ const CLEAR: [&str; 5] = [
 impl Author {
     /// Some statements that change state, and what the client sees of it afterwards.
     pub(crate) fn state(&mut self) {
+        if self.asks_for_values() {
+            self.sequences();
+        }
         if self.has_two_clients() && self.rng.one_in(4) {
             self.notified_by_another();
         }
@@ -38,6 +41,34 @@ impl Author {
         }
         for shown in SHOWN {
             self.run(&Text::plain(shown));
+        }
+    }
+
+    /// Values are drawn of sequences, in blocks and out of them, and asked for later.
+    fn sequences(&mut self) {
+        for _ in 0..self.rng.below(6) + 2 {
+            let block = self.rng.one_in(3);
+            if block {
+                self.drawn(&["BEGIN", "START TRANSACTION READ WRITE"]);
+            }
+            for _ in 0..self.rng.below(3) + 1 {
+                match self.rng.below(4) {
+                    0 => self.drawn(&ASKS),
+                    1 => {
+                        let texts = [*self.rng.pick(&DRAWS), *self.rng.pick(&ASKS)].join("; ");
+                        self.query(&texts);
+                    }
+                    _ => self.drawn(&DRAWS),
+                }
+            }
+            if block {
+                self.drawn(&["COMMIT", "ROLLBACK"]);
+            }
+            self.drawn(&ASKS);
+        }
+        if self.rng.one_in(3) {
+            self.drawn(&["DISCARD SEQUENCES", "DISCARD ALL"]);
+            self.drawn(&ASKS);
         }
     }
 
@@ -111,7 +142,7 @@ impl Author {
     fn notified_by_another(&mut self) {
         CLEAR.iter().for_each(|sql| self.query(sql));
         self.query("LISTEN mine@#");
-        let other = format!("other{}", self.rng.below(1000));
+        let other = format!("other{}at{}", self.rng.below(1000), self.steps_so_far());
         self.client(&other);
         self.send(Message::Startup { minor: 0, params: Vec::new() });
         self.wait();
