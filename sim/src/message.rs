@@ -223,7 +223,12 @@ fn problem(error: bool, body: &[u8]) -> Result<Back, Malformed> {
 
 /// Appends an ErrorResponse.
 pub(crate) fn put_error(buf: &mut Vec<u8>, severity: &str, code: &str, message: &str) {
-    put_back::error(buf, &ErrorFields { severity, sqlstate: code, message, detail: None, hint: None });
+    let fields = ErrorFields { severity, sqlstate: code, message, detail: None, hint: None };
+    match code {
+        // Poolers look at what has reported it.
+        "55000" => put_back::error_from(buf, &fields, "lastval"),
+        _ => put_back::error(buf, &fields),
+    }
 }
 
 /// Appends a NoticeResponse.

@@ -37,6 +37,8 @@ pub(crate) struct Reference {
     /// The message whose replies are awaited, and the session before it, as long as no reply has come and no
     /// transaction is open: the pooler may let the message wait, and cancel it there.
     waiting: Option<(Front, Core)>,
+    /// The last query that asked for what the session has drawn of a sequence, and the session before it.
+    asked: Option<(Front, Core)>,
     /// The parameters as reported to the client.
     reported: BTreeMap<String, String>,
     /// Whether parameters are compared at present.
@@ -68,6 +70,7 @@ impl Reference {
             sent: VecDeque::new(),
             last: None,
             waiting: None,
+            asked: None,
             reported: BTreeMap::new(),
             parameters: Parameters::Compared,
             may_keep_its_server: false,
@@ -222,6 +225,7 @@ impl Reference {
                 self.advance();
                 if message == &Back::Ready(b'I') && self.has_all_replies() { self.missing_notification() } else { None }
             }
+            None if self.keeps_state && self.has_lost_values(message) => None,
             None if self.may_keep_its_server && self.is_refused_to_prepare(message) => {
                 self.core.fail_instead();
                 None
@@ -240,6 +244,29 @@ impl Reference {
                 Some(Violation { checker: Checker::AnsweredAsDirect, what })
             }
         }
+    }
+
+    /// What an earlier transaction has drawn of a sequence may be lost: the query fails then, with an error that a session
+    /// without values gets.
+    fn has_lost_values(&mut self, message: &Back) -> bool {
+        let undefined = matches!(message, Back::Problem { error: true, code, .. } if code == "55000");
+        let Some((query, before)) = self.asked.take().filter(|_| undefined) else { return false };
+        let now = std::mem::replace(&mut self.core, before);
+        if !self.core.lose_drawn() {
+            self.core = now;
+            return false;
+        }
+        self.core.feed(&query);
+        self.drop_empty();
+        if matches!(self.core.out.front(), Some(Reply::RowDescription(_))) {
+            self.core.out.pop_front();
+        }
+        let accepted = self.core.out.front_mut().is_some_and(|reply| reply.accept(message) == Some(true));
+        if accepted {
+            self.core.out.pop_front();
+            self.waiting = None;
+        }
+        accepted
     }
 
     /// In a failed transaction a pooler can't prepare a client's statement on another server: the server refuses it,
@@ -295,6 +322,8 @@ impl Reference {
         while self.core.out.is_empty() && self.core.sleeping().is_none() {
             let Some(message) = self.sent.pop_front() else { return };
             let before = (self.core.transaction() == Transaction::Idle).then(|| self.core.clone());
+            let asks = matches!(&message, Front::Query(text) if text.starts_with("SELECT lastval()"));
+            self.asked = asks.then(|| (message.clone(), self.core.clone()));
             self.core.feed(&message);
             self.waiting = before.map(|before| (message.clone(), before));
             self.last = Some(message);

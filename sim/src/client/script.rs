@@ -146,7 +146,12 @@ impl Script<'_> {
             let text = self.marked(word);
             return if self.rng.chance(500) { query(text) } else { self.one_extended(text) };
         }
+        if self.draws_values() && !self.core.has_asked() {
+            // From here on the pooler keeps others' values from it.
+            return query(self.marked("SELECT lastval()"));
+        }
         match self.kind(open) {
+            Kind::Simple if self.draws_values() && *self.tokens % 3 != 0 => self.sequence(),
             Kind::Simple => self.simple(),
             Kind::Many => self.many(),
             Kind::Pipeline => self.pipeline(),
@@ -223,6 +228,21 @@ impl Script<'_> {
     fn simple(&mut self) -> Burst {
         let text = if self.rng.chance(50) { String::new() } else { self.statement() };
         query(text)
+    }
+
+    /// Whether the client uses sequences: in mode auto half of them do.
+    fn draws_values(&self) -> bool {
+        self.rules.mode == PoolMode::Auto && self.client.is_multiple_of(2)
+    }
+
+    /// Draws a value of a sequence, or asks for the last one.
+    fn sequence(&mut self) -> Burst {
+        let token = self.token();
+        query(match self.rng.below(8) {
+            0..=3 => format!("SELECT nextval('{token}')"),
+            4 => self.marked("DISCARD SEQUENCES"),
+            _ => self.marked("SELECT lastval()"),
+        })
     }
 
     fn many(&mut self) -> Burst {

@@ -62,6 +62,11 @@ pub(crate) enum Command {
     Lock(String),
     /// `SELECT pg_advisory_unlock_all()`; as [`Command::Select`].
     UnlockAll,
+    /// `SELECT nextval('token')`: draws this value, and returns it in one row.
+    NextVal(String),
+    /// `SELECT lastval()`: returns the value that the session has drawn last.
+    LastVal,
+    DiscardSequences,
     /// Returns one empty row; poolers send it, such as `SELECT 1`.
     Select,
     /// A statement without effect here, with its command tag.
@@ -91,6 +96,8 @@ impl Command {
             Command::Sleep { .. } => "sleep",
             Command::Show(_) => "show",
             Command::WhoAmI => "whoami",
+            Command::NextVal(_) => "nextval",
+            Command::LastVal => "lastval",
             Command::Lookup(_) => LOOKUP,
             Command::Select | Command::UnlockAll => "select",
             Command::Left(_) => "left",
@@ -177,10 +184,15 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
             Command::Lock(call.trim_start_matches("pg_advisory_lock(").trim_end_matches(')').to_owned())
         }
         ["SELECT", call] if call.contains("set_config(") => set_config(call)?,
+        ["SELECT", "lastval()"] => Command::LastVal,
+        ["SELECT", call] if call.starts_with("nextval('") => {
+            Command::NextVal(call.trim_start_matches("nextval('").trim_end_matches("')").to_owned())
+        }
         ["SELECT", ..] if text.contains("'*") || text.contains("pg_settings") => Command::Left(kinds(text)),
         ["SELECT", ..] => Command::Select,
         ["CLOSE", "ALL"] => Command::Nothing("CLOSE CURSOR ALL"),
         ["DISCARD", "TEMP"] => Command::DiscardTemp,
+        ["DISCARD", "SEQUENCES"] => Command::DiscardSequences,
         ["SHOW", name] => Command::Show(own(name)),
         ["RESET", "ALL"] => Command::ResetAll,
         ["RESET", name] => Command::Reset(name.trim_matches('"').to_owned()),

@@ -31,6 +31,7 @@ const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
 const ASKING: &str = "crates/session/src/asking.rs";
+const SEQUENCES: &str = "crates/session/src/sequences.rs";
 const PARAMS: &str = "crates/session/src/params.rs";
 const FROM_SERVER: &str = "crates/session/src/from_server.rs";
 const NAMING: &str = "crates/session/src/naming.rs";
@@ -395,6 +396,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     }
     let pool = core.pools.get(ix).id();
     core.lent.insert(",
+        }],
+    },
+    Mutant {
+        name: "another's lastval",
+        what: "it is not noticed that a client has drawn values of a sequence on its server",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: SEQUENCES,
+            from: "        (sequences.in_use, sequences.unanswered) = (true, true);",
+            to: "        if PLANTED {
+            return Dirty::NONE;
+        }
+        (sequences.in_use, sequences.unanswered) = (true, true);",
+        }],
+    },
+    Mutant {
+        name: "values of others stay",
+        what: "a server is not cleaned of what others have drawn before a client asks",
+        found_by: KEPT_STATE,
+        edits: &[Edit {
+            file: SEQUENCES,
+            from: "    if server.sequences.are_none() {
+        return;",
+            to: "    if PLANTED || server.sequences.are_none() {
+        return;",
         }],
     },
 ];

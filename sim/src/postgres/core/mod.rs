@@ -90,6 +90,11 @@ pub(crate) struct Core {
     tables: BTreeSet<String>,
     /// Advisory locks of the session, which outlive a transaction that fails.
     locks: BTreeSet<String>,
+    /// What the session has drawn last of a sequence, and whether the transaction under way has.
+    drawn: Option<String>,
+    has_just_drawn: bool,
+    /// Whether the session has ever asked for that.
+    has_asked: bool,
     /// Listens and temporary tables at the beginning of the transaction.
     saved: Option<(BTreeSet<String>, BTreeSet<String>)>,
     /// Notifications held back until the end of the transaction.
@@ -126,6 +131,9 @@ impl Core {
             pending: Vec::new(),
             notified: Vec::new(),
             heard: Vec::new(),
+            drawn: None,
+            has_just_drawn: false,
+            has_asked: false,
             out: VecDeque::new(),
             flush: false,
         }
@@ -211,6 +219,16 @@ impl Core {
     pub(crate) fn fail_instead(&mut self) {
         self.out.clear();
         self.skipping = true;
+    }
+
+    /// Whether the session has ever asked for what it has drawn of a sequence.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.has_asked
+    }
+
+    /// What the session has drawn was lost, unless the transaction under way has drawn it. Returns whether it was.
+    pub(crate) fn lose_drawn(&mut self) -> bool {
+        !self.has_just_drawn && self.drawn.take().is_some()
     }
 
     /// The last message failed because of a limit; if it was a Parse of `name`, the statement does not exist.
@@ -501,6 +519,7 @@ impl Core {
     }
 
     fn commit(&mut self) {
+        self.has_just_drawn = false;
         self.settings.commit();
         self.saved = None;
         self.portals.clear();
@@ -510,6 +529,7 @@ impl Core {
     }
 
     fn rollback(&mut self) {
+        self.has_just_drawn = false;
         self.settings.rollback();
         if let Some((listens, tables)) = self.saved.take() {
             self.listens = listens;

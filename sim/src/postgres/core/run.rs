@@ -19,6 +19,16 @@ impl Core {
                 self.locks.clear();
                 self.one_row(Reply::Row(String::new()), limit, position);
             }
+            Command::NextVal(value) => {
+                // No rollback undoes it.
+                (self.drawn, self.has_just_drawn) = (Some(value.clone()), true);
+                self.one_row(Reply::Row(value.clone()), limit, position);
+            }
+            Command::LastVal => {
+                self.has_asked = true;
+                let value = self.drawn.clone().ok_or("55000")?;
+                self.one_row(Reply::Row(value), limit, position);
+            }
             Command::Left(kinds) => self.run_left(kinds),
             Command::Select => self.one_row(Reply::Row(String::new()), limit, position),
             Command::Show(name) => {
@@ -116,6 +126,10 @@ impl Core {
             Command::Rollback => self.rollback_command(),
             Command::Write => "INSERT 0 1",
             Command::Nothing(tag) => tag,
+            Command::DiscardSequences => {
+                self.drawn = None;
+                "DISCARD SEQUENCES"
+            }
             Command::DiscardTemp => {
                 self.tables.clear();
                 "DISCARD TEMP"
@@ -211,6 +225,7 @@ impl Core {
         self.listens.clear();
         self.tables.clear();
         self.locks.clear();
+        self.drawn = None;
         Ok("DISCARD ALL")
     }
 
