@@ -44,6 +44,8 @@ pub(crate) fn pool(name: &'static str, mode: Mode, change: fn(Setup) -> Setup) -
         .auth("trust")
         .server_user(users::TRUSTED)
         .pool("warn_on_dirty = false")
+        // Who keeps a server lets others wait for it.
+        .limit("query_wait_notify = \"0s\"")
         .pool("require_auth = \"any\"");
     let setup = change(setup);
     let clients = if setup.has_size() >= ROOMY { Clients::Two } else { Clients::One };

@@ -265,6 +265,24 @@ fn without_shared_statements_the_same_holds() {
 }
 
 #[test]
+fn a_client_of_an_application_that_asks_finds_no_values_of_others_even_by_a_function() {
+    for delay in ["30s", "0s"] {
+        let (site, _) = site(1, &format!("server_check_delay = \"{delay}\""));
+        site.superuser()
+            .query("CREATE FUNCTION last() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN lastval(); END'")
+            .unwrap();
+        teach(&site, "web");
+        for _ in 0..3 {
+            disturb(&site, 1, "SELECT nextval('a')");
+            let mut client = named(&site, "web");
+            undefined(client.value("SELECT last()"));
+            let drawn = value(&mut client, "SELECT nextval('b')");
+            assert_eq!(value(&mut client, "SELECT last()"), drawn, "delay {delay}");
+        }
+    }
+}
+
+#[test]
 fn what_is_kept_for_a_client_that_has_left_is_removed() {
     let (site, api) = site(1, "max_pinned = 100");
     teach(&site, "web");

@@ -442,11 +442,8 @@ impl<P> Pool<P> {
     #[inline(always)]
     pub(crate) fn link_idle(&mut self, client: ConnId, now: Time) -> Option<(ConnId, bool)> {
         let key = if self.settings.round_robin { self.idle.last() } else { self.idle.first() }?;
-        let unused = now - self.idle_since(key);
-        self.servers.unlink(&mut self.idle, key);
-        self.servers[key].state = State::Linked(client);
-        self.linked += 1;
-        Some((self.servers.conn(key), self.settings.checks && unused >= self.settings.server_check_delay))
+        let check = self.link_to(key, client, now);
+        Some((self.servers.conn(key), check))
     }
 
     /// The idle servers.
@@ -454,16 +451,22 @@ impl<P> Pool<P> {
         self.servers.walk(&self.idle).map(|key| self.servers.conn(key))
     }
 
-    /// Links this idle server to `client`, which has another one that it releases next. `false`: nothing is handed out now.
-    pub fn take(&mut self, server: ConnId, client: ConnId) -> bool {
-        let Some(key) = self.servers.find(server) else { return false };
-        if self.run_state != RunState::Running || !matches!(self.servers[key].state, State::Idle { .. }) {
-            return false;
-        }
+    /// Links this idle server to `client`, which has another one that it releases next. Returns whether it must be checked
+    /// first; nothing if it is not to be had.
+    pub fn take(&mut self, server: ConnId, client: ConnId, now: Time) -> Option<bool> {
+        let key = self.servers.find(server)?;
+        let is_idle = matches!(self.servers[key].state, State::Idle { .. });
+        (is_idle && self.run_state == RunState::Running).then(|| self.link_to(key, client, now))
+    }
+
+    /// An idle server is linked from now on. Returns whether it must be checked first.
+    #[inline(always)]
+    fn link_to(&mut self, key: Key, client: ConnId, now: Time) -> bool {
+        let unused = now - self.idle_since(key);
         self.servers.unlink(&mut self.idle, key);
         self.servers[key].state = State::Linked(client);
         self.linked += 1;
-        true
+        self.settings.checks && unused >= self.settings.server_check_delay
     }
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.

@@ -57,6 +57,20 @@ fn filled(settings: Settings, servers: u32) -> Pool<()> {
     pool
 }
 
+#[test]
+fn a_client_takes_an_idle_server_of_its_choice_and_no_other_one() {
+    let mut pool = filled(defaults(), 2);
+    assert!(pool.idle().eq([server(1), server(0)]));
+    assert_eq!(pool.acquire(client(1), after(1)), Acquire::Granted { server: server(1), check: false });
+    assert_eq!(pool.take(server(1), client(1), after(1)), None, "it is in use");
+    assert_eq!(pool.take(server(7), client(1), after(1)), None);
+    assert_eq!(pool.take(server(0), client(1), after(100)), Some(true), "it was unused for long");
+    assert_eq!(pool.release_unused(server(1), (), after(100)), Release::Idle);
+    assert!(pool.idle().eq([server(1)]));
+    pool.suspend();
+    assert_eq!(pool.take(server(1), client(2), after(100)), None);
+}
+
 fn effects(pool: &mut Pool<()>, now: Time) -> Vec<Effect> {
     std::iter::from_fn(|| pool.poll(now)).collect()
 }

@@ -157,13 +157,13 @@ pub(crate) fn link<I: Io>(
         // The bytes of the server's last client still wait for the server's socket.
         client.pause(Reason::OtherFull, cx.io);
     }
+    if let (ClientPhase::Ready(session), Some((up, _))) = (client.phase_mut(), server.up()) {
+        sequences::linked(session, up, &slot.accepted, &cx.sessions.params);
+    }
     if check {
         let query = slot.config.check_query.as_deref().unwrap_or_default();
         own_query(cx, slot, server, query, ServerPhase::Checking);
         return false;
-    }
-    if let (ClientPhase::Ready(session), Some((up, _))) = (client.phase_mut(), server.up()) {
-        sequences::linked(session, up, &slot.accepted, &cx.sessions.params);
     }
     if sync_parameters(cx, slot, client, server) {
         return false;

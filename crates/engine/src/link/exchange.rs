@@ -32,14 +32,15 @@ pub(crate) fn for_values<I: Io>(
         session.as_deref().is_some_and(|session| up.has_values_of(session))
     };
     let found = if server.cancels == 0 { slot.pool.idle().find(has_values) } else { None };
-    let other = found.filter(|conn| slot.pool.take(*conn, client.conn));
-    let Some(mut other) = other.and_then(|conn| core.conns.take::<ServerSlot>(conn)) else {
+    let taken = found.and_then(|conn| slot.pool.take(conn, client.conn, now).map(|check| (conn, check)));
+    let other = taken.and_then(|(conn, check)| Some((core.conns.take::<ServerSlot>(conn)?, check)));
+    let Some((mut other, check)) = other else {
         client.ready().into_iter().for_each(Client::stay_without_values);
         return Ok(server);
     };
     release::give_up(core, now, server, client, io);
     let slot = core.pools.get_mut(client.pool);
-    if acquire::link(cx!(core, now, io), slot, client, &mut other, false) {
+    if acquire::link(cx!(core, now, io), slot, client, &mut other, check) {
         return Ok(other);
     }
     core.conns.put_server(other);
