@@ -17,7 +17,7 @@ use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::kept_request::{MAX_KEPT, UNCHARGED};
 use crate::link::{Link, MAX_COMPOSED, Rewrite};
-use crate::long_text::{LONG_TEXT, LongText};
+use crate::long_text::{LONG_TEXT, LongText, SEARCHED};
 use crate::naming::{MAX_NAMES, is_too_long};
 use crate::out::{Out, View};
 use crate::refusal::Refusal;
@@ -25,7 +25,7 @@ use crate::server::Server;
 use crate::session_state::StreamingText;
 use crate::stop::{ReplyWait, StopReason};
 use crate::streamed::BEGINNING;
-use crate::text::{QUERY_PREFIX, SEARCHED, Text};
+use crate::text::{QUERY_PREFIX, Text};
 use crate::undo_log::RefusedFor;
 use crate::{repeat, sequences, sql_resets, start_values, unlinked};
 

@@ -8,9 +8,8 @@ use std::ffi::CStr;
 use weir_pgwire::sql::{self, Judgement, Naming, Resetting, RewrittenCommand, Verb};
 use weir_pgwire::{Dirty, Effects};
 
-use crate::long_text::{self, LONG_TEXT};
+use crate::long_text::{self, LONG_TEXT, SEARCHED};
 use crate::params::{ParamTable, Params};
-use crate::text::SEARCHED;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]

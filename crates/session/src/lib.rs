@@ -19,6 +19,7 @@ mod context;
 mod custom_names;
 mod descriptions;
 mod drawn_values;
+mod drop_all;
 mod dropping;
 mod edit;
 mod error_names;

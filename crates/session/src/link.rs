@@ -10,8 +10,9 @@ use weir_pgwire::{Effects, HEAD, Of, put_front};
 
 use crate::client::{Client, Unnamed};
 use crate::context::Context;
+use crate::dropping::Dropping;
 use crate::expected::Expected;
-use crate::names::{Given, Name};
+use crate::names::{ChangeNumber, Given, Name};
 use crate::server::Server;
 use crate::shape::GivenShape;
 use crate::state_messages::refused_text;
@@ -44,6 +45,20 @@ pub(crate) struct Link<'s, 'c> {
 }
 
 impl Link<'_, '_> {
+    /// The statement that the client calls `name`, at this place in its pipeline.
+    #[inline]
+    pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
+        let given = self.client.given(name)?;
+        (given.by >= self.names_gone_before()).then_some(given)
+    }
+
+    /// Names that were given by changes before this one are gone, at this place in the client's pipeline.
+    #[inline]
+    pub(crate) fn names_gone_before(&self) -> ChangeNumber {
+        let here = |dropping: &&Dropping| dropping.is_in(self.server.pending.segment());
+        self.server.dropping_all.as_deref().filter(here).map_or(0, |dropping| dropping.before)
+    }
+
     /// The message is forwarded unchanged, and leaves nothing on the server.
     #[inline]
     pub(crate) fn forward(&mut self, what: Expected) -> Rewrite {
@@ -150,9 +165,6 @@ impl Link<'_, '_> {
     /// An Execute: it may leave what the text of its portal may leave.
     #[inline]
     pub(crate) fn execute(&mut self, message: &[u8]) -> Rewrite {
-        if self.server.dropping_all.is_some() {
-            self.execute_drop(message[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default());
-        }
         let effects = self.server.state.portal(message.get(HEAD) == Some(&0));
         self.forward_with(Expected::Execute, effects)
     }

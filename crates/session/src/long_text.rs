@@ -13,6 +13,10 @@ use weir_pgwire::tag::front;
 /// Texts of up to this many bytes are read at once, when all of their message is there.
 pub(crate) const LONG_TEXT: usize = 64 << 10;
 
+/// How much of a simple query is searched for names of statements: more than any driver sends in front of what a
+/// program asks for. What follows is searched as it streams; if it may name one, all are prepared again.
+pub(crate) const SEARCHED: usize = 8 << 10;
+
 /// How much is read at a time, however the bytes arrive: so they do not decide what is found.
 const BLOCK: usize = 32 << 10;
 

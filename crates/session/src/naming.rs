@@ -74,7 +74,10 @@ impl Link<'_, '_> {
                 bound
             }
             front::DESCRIBE | front::CLOSE => self.describe_or_close(message, head),
-            front::EXECUTE => Ok(self.execute(message)),
+            front::EXECUTE => {
+                self.execute_drop(message);
+                Ok(self.execute(message))
+            }
             front::FUNCTION_CALL => Ok(self.any_function_call(message)),
             _ => return None,
         })

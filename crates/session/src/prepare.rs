@@ -12,13 +12,12 @@ use crate::context::{Context, READ_AS_ONE};
 use crate::expected::Expected;
 use crate::judged::{Judged, Kept};
 use crate::link::Link;
-use crate::long_text::LONG_TEXT;
+use crate::long_text::{LONG_TEXT, SEARCHED};
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
 use crate::statements::{Key, NotInterned, PreparationState, Statement, cost};
 use crate::stop::StopReason;
-use crate::text::SEARCHED;
 use crate::undo_log::Change;
 
 /// A statement that is new here costs as much as this many messages, beside its text.

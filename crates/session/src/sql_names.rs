@@ -17,12 +17,12 @@ use weir_pgwire::{Effects, Of, TxStatus, put_front};
 use crate::edit::{Edit, EditedText};
 use crate::expected::Expected;
 use crate::link::{Link, MAX_COMPOSED};
+use crate::long_text::SEARCHED;
 use crate::names::Name;
 use crate::prepared::OnServer;
 use crate::replaced::{NOTHING, Nothing, Replaced};
 use crate::statements::{HIDDEN_PREFIX, NAME_LEN, NAME_PREFIX};
 use crate::stop::StopReason;
-use crate::text::SEARCHED;
 
 /// A text with the names of servers.
 pub(crate) struct Edited {

@@ -11,9 +11,9 @@ use crate::client::Unnamed;
 use crate::expected::Expected;
 use crate::judged::naming_in;
 use crate::link::{Link, Rewrite};
+use crate::long_text::SEARCHED;
 use crate::sql_names::renamed;
 use crate::stop::StopReason;
-use crate::text::SEARCHED;
 use crate::undo_log::{RefusedFor, Subject};
 
 /// How many bytes of the Parse of an unnamed statement must be there, where it is not held as a whole: all of a short

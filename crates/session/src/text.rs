@@ -8,14 +8,11 @@ use weir_pgwire::{HEAD, Head, SqlHead};
 
 use crate::context::Context;
 use crate::judged::Kept;
+use crate::long_text::SEARCHED;
 use crate::params::Params;
 
 /// How many bytes of a simple query are inspected: enough for any head that matters.
 pub(crate) const QUERY_PREFIX: usize = 512;
-
-/// How much of a simple query is searched for names of statements: more than any driver sends in front of what a
-/// program asks for. What follows is searched as it streams; if it may name one, all are prepared again.
-pub(crate) const SEARCHED: usize = 8 << 10;
 
 /// A text as far as it is there.
 #[derive(Clone, Copy)]

@@ -62,6 +62,11 @@ const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/session/src/budget.rs", "Mutex", "workers find the account of a pool; taken when a pool is made"),
     (
+        "crates/session/src/drawn_values.rs",
+        "Mutex",
+        "all workers learn which applications of a pool ask for sequences' values; taken when one does, and at its clients' first link",
+    ),
+    (
         "crates/session/src/statements.rs",
         "Mutex",
         "a worker's own table, of which a statement takes itself out when it is dropped",
