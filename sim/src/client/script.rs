@@ -151,7 +151,7 @@ impl Script<'_> {
             return query(self.marked("SELECT lastval()"));
         }
         match self.kind(open) {
-            Kind::Simple if self.draws_values() && *self.tokens % 3 != 0 => self.sequence(),
+            Kind::Simple if self.draws_values() && !(*self.tokens).is_multiple_of(3) => self.sequence(),
             Kind::Simple => self.simple(),
             Kind::Many => self.many(),
             Kind::Pipeline => self.pipeline(),
