@@ -4,6 +4,7 @@
 //! they displace no others; of them the older half of the address with the most goes, and is counted in a line that
 //! stays. Pure: the runtime fills the list, under a lock of its own.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
@@ -128,42 +129,47 @@ impl Lines {
 impl Strangers {
     fn push(&mut self, line: LogLine) {
         self.lines.push(line);
-        while self.lines.bytes > MOST_OF_STRANGERS && self.make_room() {}
-        // Very many addresses, each with a few lines.
-        while self.lines.bytes > MOST_OF_STRANGERS {
-            let Some(gone) = self.lines.pop_front() else { return };
-            self.left_out.remove(&gone.number);
+        if self.lines.bytes > MOST_OF_STRANGERS {
+            self.make_room();
         }
     }
 
-    /// Removes the older half of the lines of the address with the most, but for one that counts them. Returns whether
-    /// there was such an address.
-    fn make_room(&mut self) -> bool {
-        let mut bytes: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    /// Removes an eighth of the lines at least, so that a line costs a look at few others however many addresses there
+    /// are: of the addresses with the most, the older half but for one that counts them; then the oldest.
+    fn make_room(&mut self) {
+        let mut origins: HashMap<IpAddr, (usize, usize)> = HashMap::new();
         for line in &self.lines.lines {
-            let of_address = bytes.entry(origin(line.texts().address)).or_default();
-            *of_address = (of_address.0 + line.bytes(), of_address.1 + 1);
+            let (bytes, count) = origins.entry(origin(line.texts().address)).or_default();
+            (*bytes, *count) = (*bytes + line.bytes(), *count + 1);
         }
-        let Some((busiest, (_, count))) = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes) else { return false };
-        if count < 4 {
-            return false;
+        let mut busiest: Vec<_> = origins.into_iter().filter(|(_, (_, count))| *count >= 4).collect();
+        busiest.sort_unstable_by_key(|(_, (bytes, _))| Reverse(*bytes));
+        let (wanted, mut removed) = (self.lines.lines.len() / 8, 0);
+        // How many lines of each address are still to go, and how many lines those stand for that are gone.
+        let mut halved: HashMap<IpAddr, (usize, u64)> = HashMap::new();
+        for (address, (_, count)) in busiest {
+            if removed < wanted {
+                removed += count / 2 - 1;
+                halved.insert(address, (count / 2, 0));
+            }
         }
-        let (mut left, mut merged, mut gone) = (count / 2, 0, Lines::default());
-        std::mem::swap(&mut gone, &mut self.lines);
-        for mut line in gone.lines {
-            if left > 0 && origin(line.texts().address) == busiest {
-                left -= 1;
-                merged += self.left_out.remove(&line.number).unwrap_or(1);
-                if left > 0 {
+        for mut line in std::mem::take(&mut self.lines).lines {
+            if let Some((left, merged)) = halved.get_mut(&origin(line.texts().address)).filter(|(left, _)| *left > 0) {
+                *left -= 1;
+                *merged += self.left_out.remove(&line.number).unwrap_or(1);
+                if *left > 0 {
                     continue;
                 }
                 let text = format!("{merged} earlier lines about clients of this address without a login are left out");
                 line = LogTexts { address: line.texts().address, text: &text, ..LogTexts::default() }.of(line.clone());
-                self.left_out.insert(line.number, merged);
+                self.left_out.insert(line.number, *merged);
             }
             self.lines.push(line);
         }
-        true
+        while self.lines.bytes > MOST_OF_STRANGERS / 8 * 7 {
+            let Some(gone) = self.lines.pop_front() else { return };
+            self.left_out.remove(&gone.number);
+        }
     }
 }
 
