@@ -124,7 +124,7 @@ const READS: u8 = 2;
 enum Count {
     #[default]
     Exact,
-    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
+    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more may come.
     Doubtful,
     /// A request was sent while the server reads COPY data: its answers to that can't be counted.
     Breached,
@@ -190,12 +190,13 @@ impl PendingReplies {
         self.progress
     }
 
-    /// Whether a ReadyForQuery is certain, without another message from the client.
+    /// Whether a ReadyForQuery is certain, without another message from the client. Where the count is in doubt, one
+    /// more may come.
     pub(crate) fn will_be_ready(&self) -> bool {
-        self.is_ahead() && !self.in_copy_in() && self.count == Count::Exact
+        self.is_ahead() && !self.in_copy_in() && self.count != Count::Breached
     }
 
-    /// Whether one ReadyForQuery more or less may arrive: the server must not be used again.
+    /// Whether one ReadyForQuery more may arrive: the server must not be used again.
     #[inline]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.count == Count::Doubtful
@@ -457,7 +458,7 @@ impl PendingReplies {
         // The usual replies, decided as below.
         if let Some(&Run { what: to @ Expected::Query, effects, .. }) = self.runs.front()
             && matches!(tag, back::ROW_DESCRIPTION | back::DATA_ROW | back::COMMAND_COMPLETE | back::READY)
-            && !self.in_copy_in()
+            && self.copy == CopyIn::None
             && !self.half
         {
             let last = tag == back::READY;
@@ -475,6 +476,10 @@ impl PendingReplies {
         // Until the client ends the COPY, or its message, only an error can arrive.
         if self.in_copy_in() || (self.half && self.only_half_is_pending()) {
             return Err(UnexpectedReply);
+        }
+        if tag == back::COMMAND_COMPLETE {
+            // The COPY has read all of its data, with what was swallowed.
+            self.copy = CopyIn::None;
         }
         let Some(&Run { what: to, effects, .. }) = self.runs.front() else {
             // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.

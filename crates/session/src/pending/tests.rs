@@ -187,6 +187,26 @@ fn a_copy_that_fails_after_a_swallowed_sync_leaves_the_server_in_doubt() {
     q.request(Expected::Sync);
     assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
     assert!(q.is_doubtful(), "and the server is not used again");
+    q.request(Expected::Query);
+    assert!(q.will_be_ready(), "no less comes than is counted");
+}
+
+#[test]
+fn a_copy_that_has_swallowed_a_sync_and_ends_well_leaves_no_doubt() {
+    for copy in [Expected::Execute, Expected::Query] {
+        let mut q = PendingReplies::default();
+        q.request(copy);
+        assert!(q.reply(b'G').is_ok());
+        q.request(Expected::Sync);
+        q.request(Expected::CopyEnd);
+        if copy == Expected::Execute {
+            q.request(Expected::Sync);
+        }
+        assert!(replies(&mut q, b"CZ").iter().all(Result::is_ok));
+        q.request(Expected::Query);
+        q.error(|_| ());
+        assert!(q.will_be_ready() && !q.is_doubtful(), "{copy:?}: that is an error of another request");
+    }
 }
 
 #[test]
