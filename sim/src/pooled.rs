@@ -6,7 +6,7 @@ use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
 use weir_config::{Balance, Config, Limits, ListenBy, Method, PoolConfig, Spread, SslMode, Users};
 
-use crate::client::Kind;
+use crate::client::{Kind, Topic};
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::{UNLISTED, password_of, verifier_of};
@@ -124,8 +124,26 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     if rng.chance(250) {
         scenario.make_cancel_run();
     }
-    scenario.pooling = Some(Pooling { workers: rng.between(1, 4) as u16, config: Arc::new(config), reloads });
+    let mut workers = rng.between(1, 4) as u16;
+    if rng.fork("loans", 0).chance(60) {
+        workers = 4;
+        make_loan_run(rng.fork("loans", 1), &mut scenario, &mut config);
+    }
+    scenario.pooling = Some(Pooling { workers, config: Arc::new(config), reloads });
     scenario
+}
+
+/// Makes this a run about servers that workers lend each other.
+fn make_loan_run(mut rng: Rng, scenario: &mut Scenario, config: &mut Config) {
+    config.spread = Spread::Always;
+    for pool in config.pools.values_mut() {
+        Arc::make_mut(pool).limits.size = rng.between(1, 3) as u32;
+    }
+    let operator = scenario.clients.len() as u32 + 1;
+    scenario.add_client(operator, Address::Pooler, ADMIN, "weir", Kind::Operator);
+    // The clients and the operators meet.
+    scenario.arrival = scenario.arrival.min(50_000);
+    scenario.make_about(Topic::Loans);
 }
 
 fn target(number: u64) -> Target {

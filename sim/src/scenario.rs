@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::client::{CancelRun, Caps, Identity, Kind};
+use crate::client::{Caps, Identity, Kind, Topic};
 use crate::conditions::Conditions;
 use crate::context::Rules;
 use crate::network::Address;
@@ -126,7 +126,7 @@ impl Scenario {
         let password = if kind == Kind::WrongPassword { "wrong".to_owned() } else { password_of(user) };
         let (user, database) = (user.to_owned(), database.to_owned());
         let caps = Caps::default();
-        self.clients.push(Identity { number, address, user, password, database, kind, caps, cancel_run: None });
+        self.clients.push(Identity { number, address, user, password, database, kind, caps, topic: Topic::Any });
     }
 
     /// Makes this a run about cancel requests.
@@ -134,10 +134,12 @@ impl Scenario {
         // Two connections, a message on each, and the server's own delay.
         let latency = 4 * self.conditions.latency.1;
         let delay = latency + 2 * self.behaviour.slow_cancel;
-        let cancel_run = CancelRun { delay };
-        for client in &mut self.clients {
-            client.cancel_run = Some(cancel_run);
-        }
+        self.make_about(Topic::Cancels { delay });
+    }
+
+    /// Makes this a run about one topic.
+    pub(crate) fn make_about(&mut self, topic: Topic) {
+        self.clients.iter_mut().for_each(|client| client.topic = topic);
     }
 
     /// Draws faults and the moment at which they stop.

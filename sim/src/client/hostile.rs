@@ -267,8 +267,8 @@ impl Hostile {
         let token = format!("c{}.{}", self.identity.number, self.tokens);
         let text = if self.rng.chance(500) { format!("SLEEP 200000 {token}") } else { format!("ECHO {token}") };
         begin(text).iter().for_each(|message| message.put(&mut bytes));
-        let kind = self.rng.below(5);
-        if kind == 4 {
+        let kind = self.rng.below(6);
+        if kind >= 4 {
             self.stored(&token, &mut bytes);
             return bytes;
         }

@@ -25,15 +25,23 @@ pub(crate) struct Identity {
     pub(crate) database: String,
     pub(crate) kind: Kind,
     pub(crate) caps: Caps,
-    pub(crate) cancel_run: Option<CancelRun>,
+    pub(crate) topic: Topic,
 }
 
-/// A run about cancel requests: clients sleep about as long as a cancel request takes, and cancel most sleeps, so that
-/// many requests arrive just too late.
+/// What a run is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CancelRun {
-    /// The longest time that a cancel request takes, in microseconds.
-    pub(crate) delay: u64,
+pub(crate) enum Topic {
+    /// Anything.
+    Any,
+    /// Cancel requests: clients sleep about as long as a cancel request takes, and cancel most sleeps, so that many
+    /// requests arrive just too late.
+    Cancels {
+        /// The longest time that a cancel request takes, in microseconds.
+        delay: u64,
+    },
+    /// Servers that workers lend each other: they are few and are left dirty, and operators have them closed again and
+    /// again.
+    Loans,
 }
 
 /// Upper limits for what a client draws.

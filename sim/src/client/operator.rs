@@ -8,8 +8,8 @@ use weir_base::Span;
 use weir_engine::port::Signal;
 use weir_pgwire::{backend, put_front, tag};
 
-use super::Identity;
 use super::login::Login;
+use super::{Identity, Topic};
 use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::message::{Back, Front, Inbox};
@@ -59,6 +59,8 @@ pub(crate) struct Operator {
     /// Counts the commands sent.
     sent: u32,
     sessions_left: u64,
+    /// Sends one RECONNECT after the other.
+    reconnects: bool,
     calm: bool,
     /// Commands that it must send before it finishes, so that no client waits for ever.
     undo: Vec<String>,
@@ -75,6 +77,7 @@ impl Operator {
             commands: 0,
             sent: 0,
             sessions_left: rng.skewed(1, 4).min(identity.caps.sessions),
+            reconnects: identity.topic == Topic::Loans,
             calm: false,
             undo: Vec::new(),
             identity,
@@ -124,7 +127,8 @@ impl Operator {
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.end) {
             (ARRIVE, None) if self.sessions_left > 0 => {
-                self.commands = self.rng.skewed(1, 20).min(self.identity.caps.bursts);
+                let most = if self.reconnects { 400 } else { 20 };
+                self.commands = self.rng.skewed(1, most).min(self.identity.caps.bursts);
                 self.inbox = Inbox::default();
                 self.login = Login::default();
                 self.command.clear();
@@ -194,7 +198,8 @@ impl Operator {
             Back::Ready(b'I') if self.login.is_done() => {
                 self.command.clear();
                 self.columns = None;
-                let pause = self.rng.span(1, 1_000_000);
+                let longest = if self.reconnects { 30_000 } else { 1_000_000 };
+                let pause = self.rng.span(1, longest);
                 ctx.wake(pause, self.owner(), NEXT);
             }
             Back::Ready(status) => self.complain(ctx, &format!("ReadyForQuery {status}")),
@@ -244,6 +249,9 @@ impl Operator {
 
     fn draw(&mut self, faulty: bool) -> String {
         let pool = format!("pool{}", self.rng.below(3));
+        if self.reconnects && self.rng.chance(900) {
+            return "RECONNECT".to_owned();
+        }
         match self.rng.below(18) {
             0 => "RELOAD".to_owned(),
             1 => format!("PAUSE {pool}"),

@@ -6,7 +6,7 @@
 use weir_base::{OnDirty, PoolMode};
 use weir_pgwire::Of;
 
-use super::CancelRun;
+use super::Topic;
 use crate::context::Rules;
 use crate::message::Front;
 use crate::postgres::core::{Core, Transaction};
@@ -84,9 +84,15 @@ const NEWER_VALUES: [(&str, &str); 4] = [
 
 impl Habits {
     /// Draws habits.
-    pub(crate) fn draw(rng: &mut Rng, cancel_run: Option<CancelRun>) -> Habits {
+    pub(crate) fn draw(rng: &mut Rng, topic: Topic) -> Habits {
         let habits = Habits::draw_any(rng);
-        cancel_run.map_or(habits.clone(), |cancel_run| habits.for_cancel_run(cancel_run))
+        match topic {
+            Topic::Any => habits,
+            Topic::Cancels { delay } => {
+                Habits { cancels: 900, sleep: (delay / 8, delay * 2), ..habits.with_many(Kind::Sleep) }
+            }
+            Topic::Loans => Habits { sleep: (1, 2_000), ..habits.with_many(Kind::Dirty) },
+        }
     }
 
     fn draw_any(rng: &mut Rng) -> Habits {
@@ -102,13 +108,13 @@ impl Habits {
         }
     }
 
-    /// The habits with many cancel requests.
-    fn for_cancel_run(mut self, cancel_run: CancelRun) -> Habits {
+    /// The habits with bursts that are mostly of this kind.
+    fn with_many(mut self, most: Kind) -> Habits {
         let others: u64 = self.weights.iter().sum();
         for (kind, weight) in KINDS.into_iter().zip(&mut self.weights) {
-            *weight += if kind == Kind::Sleep { 2 * others } else { 0 };
+            *weight += if kind == most { 2 * others } else { 0 };
         }
-        Habits { cancels: 900, sleep: (cancel_run.delay / 8, cancel_run.delay * 2), ..self }
+        self
     }
 }
 
@@ -288,8 +294,13 @@ impl Script<'_> {
         let token = self.token();
         let name = token.replace('.', "_");
         let text = match self.rng.below(8) {
-            // The value identifies the client.
-            0 => format!("SET work_mem = {} /*{token}*/", self.client * 1000 + self.rng.between(1, 9) as u32),
+            // The value identifies the client. With a point in its text, a setting of two parts might have been set, and
+            // the client keeps its server for it.
+            0 => {
+                let value = self.client * 1000 + self.rng.between(1, 9) as u32;
+                let token = if self.rng.chance(500) { token.replace('.', ":") } else { token };
+                format!("SET work_mem = {value} /*{token}*/")
+            }
             1 => format!("LISTEN {name} /*{token}*/"),
             2 => format!("PREPARE {name} AS ECHO {token}"),
             3 => format!("CREATE TEMP TABLE {name} /*{token}*/"),

@@ -3,7 +3,8 @@
 //! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; statements that
 //! only move data have their own keywords: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE
 //! token`, `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token `c<client>.<number>` identifies the client of
-//! the statement; a statement without a place for it carries it in a comment `/*token*/`.
+//! the statement; a statement without a place for it carries it in a comment `/*token*/`, where a colon may be in place
+//! of the point.
 
 /// The name of the result that has two columns: a user and its secret.
 pub(crate) const LOOKUP: &str = "lookup";
@@ -138,9 +139,11 @@ pub(crate) fn substitute(text: &str, values: &[String]) -> String {
 /// The client of the first token in a text.
 pub(crate) fn owner(text: &str) -> Option<u32> {
     let token = |at: usize| {
-        let digits = text[at + 1..].split_once('.')?.0;
         let alone = at == 0 || !text.as_bytes()[at - 1].is_ascii_alphanumeric();
-        if alone && digits.len() < 9 { digits.parse().ok() } else { None }
+        let behind = &text.as_bytes()[at + 1..];
+        let count = behind.iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
+        let ends = alone && count < 9 && matches!(behind.get(count), Some(b'.' | b':'));
+        if ends { text[at + 1..][..count].parse().ok() } else { None }
     };
     text.match_indices('c').find_map(|(at, _)| token(at))
 }
@@ -274,6 +277,7 @@ mod tests {
         assert_eq!(owner("BEGIN /*c7.1*/"), Some(7));
         assert_eq!(owner("c4.2:0:xx"), Some(4));
         assert_eq!(owner("SET client_encoding = x"), None);
+        assert_eq!(owner("SET work_mem = 3001 /*c3:8*/"), Some(3));
         assert_eq!(owner("abc1.5 c.5 c"), None);
     }
 }

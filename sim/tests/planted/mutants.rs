@@ -328,7 +328,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "never lent",
         what: "a request that is not served at once is forgotten by the owner worker",
-        found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle],
+        // Where no server gets idle beside it, the client waits until its time is over.
+        found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle, Checker::WaitersAreAnswered],
         edits: &[Edit {
             file: LENDER,
             from: "                    self.borrowers.entry(from).or_default().request = Some(id);\n",

@@ -3,6 +3,7 @@
 use weir_base::{OnDirty, Span};
 
 use super::{CANCEL, Client, DEADLINE, Exit, Phase, THINK, WRITE};
+use crate::client::Topic;
 use crate::client::reference::Parameters;
 use crate::client::script::{Burst, Script};
 use crate::context::{Context, Event};
@@ -42,7 +43,7 @@ impl Client {
             let delay = self.rng.span(1, sleeps * 2);
             ctx.wake(delay, self.owner(), CANCEL);
             // One more, while the first one is under way or soon after it.
-            if self.identity.cancel_run.is_some() && self.rng.chance(500) {
+            if matches!(self.identity.topic, Topic::Cancels { .. }) && self.rng.chance(500) {
                 let later = self.rng.span(1, sleeps);
                 ctx.wake(Span::from_micros(delay.micros() + later.micros()), self.owner(), CANCEL);
             }

@@ -106,7 +106,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client that connects when its first timer fires.
     pub(crate) fn new(identity: Identity, reporting: Reporting, mut rng: Rng) -> Client {
-        let habits = Habits::draw(&mut rng, identity.cancel_run);
+        let habits = Habits::draw(&mut rng, identity.topic);
         let reference = Reference::new(identity.number, &[], reporting);
         let sessions_left =
             if identity.has_wrong_password() { 1 } else { rng.skewed(1, 6) }.min(identity.caps.sessions);
