@@ -97,19 +97,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
             number if number == pools => format!("any{}", rng.below(3)),
             number => format!("pool{number}"),
         };
-        match rng.below(100) {
-            0..=2 if method != Method::Trust => {
-                // A refusal must not show whether the user exists.
-                let user = if rng.chance(300) { "gil" } else { user };
-                scenario.add_client(number, Address::Pooler, user, &database, Kind::WrongPassword);
-            }
-            3..=7 => scenario.add_client(number, Address::Pooler, user, &database, Kind::Hostile),
-            8..=12 => {
-                let console = *rng.pick(&["pgbouncer", "weir"]);
-                scenario.add_client(number, Address::Pooler, ADMIN, console, Kind::Operator);
-            }
-            _ => scenario.add_client(number, Address::Pooler, user, &database, Kind::User),
-        }
+        add_client(rng, &mut scenario, number, method, (user, &database));
     }
     let reloads = (0..rng.below(3))
         .map(|number| {
@@ -131,6 +119,23 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     }
     scenario.pooling = Some(Pooling { workers, config: Arc::new(config), reloads });
     scenario
+}
+
+/// Adds a client of a kind that is drawn.
+fn add_client(rng: &mut Rng, scenario: &mut Scenario, number: u32, method: Method, (user, database): (&str, &str)) {
+    match rng.below(100) {
+        0..=2 if method != Method::Trust => {
+            // A refusal must not show whether the user exists.
+            let user = if rng.chance(300) { "gil" } else { user };
+            scenario.add_client(number, Address::Pooler, user, database, Kind::WrongPassword);
+        }
+        3..=7 => scenario.add_client(number, Address::Pooler, user, database, Kind::Hostile),
+        8..=12 => {
+            let console = *rng.pick(&["pgbouncer", "weir"]);
+            scenario.add_client(number, Address::Pooler, ADMIN, console, Kind::Operator);
+        }
+        _ => scenario.add_client(number, Address::Pooler, user, database, Kind::User),
+    }
 }
 
 /// Makes this a run about servers that workers lend each other.
