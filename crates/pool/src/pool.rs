@@ -452,7 +452,7 @@ impl<P> Pool<P> {
     }
 
     /// Links this idle server to `client`, which has another one that it releases next. Returns whether it must be checked
-    /// first; nothing if it is not to be had.
+    /// first; nothing if that server is not idle, or the pool does not run.
     pub fn take(&mut self, server: ConnId, client: ConnId, now: Time) -> Option<bool> {
         let key = self.servers.find(server)?;
         let is_idle = matches!(self.servers[key].state, State::Idle { .. });
