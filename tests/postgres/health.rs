@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use weir_pglocal::Signal;
 use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually};
 
 /// A pool's health in SHOW POOLS: state, clients, error.
@@ -269,6 +270,48 @@ fn clients_that_a_limit_refuses_are_a_fault_until_no_more_come() {
         found[0]["problem"] == true && found[0]["summary"].as_str().is_some_and(|it| it.contains(" of app: ")),
         "{found}"
     );
+    eventually("it is over", || {
+        let faults = faults();
+        if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults) }
+    });
+}
+
+#[test]
+fn a_program_that_can_not_log_in_is_a_fault_with_who_from_where_and_why() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&api.section()), Mode::Transaction);
+    let faults = || api.get("/api/v1/status")["faults"].clone();
+    let wrong = site.params().password("of yesterday");
+    assert!(weir_pgclient::Connection::connect(&wrong).is_err());
+    let found = eventually("a fault", || {
+        let _ = weir_pgclient::Connection::connect(&wrong);
+        let faults = faults();
+        if faults[0]["kind"] == "login" { Ok(faults) } else { Err(faults) }
+    });
+    let summary = found[0]["summary"].as_str().unwrap_or_default();
+    assert!(summary.contains("app to app from 127.0.0.1 (") && summary.contains(" refused. "), "{found}");
+    assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("auth file")), "{found}");
+    let (_, metrics) = api.ask("GET", "/metrics", "");
+    assert!(metrics.contains("weir_faults{kind=\"login\",state=\"now\"} 1"), "{metrics}");
+}
+
+#[test]
+fn a_reload_that_failed_is_a_fault_until_one_works() {
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(2).more(&api.section());
+    let site = Site::with(setup.clone(), Mode::Transaction);
+    let faults = || api.get("/api/v1/status")["faults"].clone();
+    let broken = format!("{}\n[pools.other]\nsize = \"many\"\n", setup.toml(site.database()));
+    site.weir().rewrite(&broken, &setup.userlist());
+    site.weir().signal(Signal::SIGHUP);
+    let found = eventually("a fault", || {
+        let faults = faults();
+        if faults[0]["kind"] == "reload" { Ok(faults) } else { Err(faults) }
+    });
+    let summary = found[0]["summary"].as_str().unwrap_or_default();
+    assert!(summary.contains("in [pools.other]") && summary.contains("A restart would fail"), "{found}");
+    site.weir().rewrite(&setup.toml(site.database()), &setup.userlist());
+    site.weir().signal(Signal::SIGHUP);
     eventually("it is over", || {
         let faults = faults();
         if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults) }

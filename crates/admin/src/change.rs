@@ -66,6 +66,15 @@ impl Author {
     }
 }
 
+/// How a reload of the configuration ended, or a change of its file by the control plane. Later ones are greater.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LastReload {
+    /// When: microseconds since 1970.
+    pub at: u64,
+    /// Why the file could not be used, in lines; `None` after a reload that worked.
+    pub error: Option<String>,
+}
+
 /// A configuration that all workers are adopting, for those who keep a history of it.
 #[derive(Clone, Debug)]
 pub struct Adopted {

@@ -29,6 +29,7 @@ mod pool_counters;
 mod recent_log;
 mod records;
 mod refusals;
+mod refused_logins;
 mod show;
 mod statements;
 mod stats;
@@ -40,7 +41,8 @@ pub use activity::{Activity, Backend, BackendKey, BackendSignal, RoleConnections
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
-    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, Persisted, PoolTestResult,
+    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, LastReload, Persisted,
+    PoolTestResult,
 };
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
@@ -66,6 +68,7 @@ pub use records::{
     DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord, UserClients,
 };
 pub use refusals::{RefusalRecord, Refusals};
+pub use refused_logins::{RefusedLogin, RefusedLogins};
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};

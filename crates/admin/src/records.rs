@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use weir_base::{PoolMode, Span, Target};
 
+use crate::change::LastReload;
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
 use crate::finding::Finding;
 use crate::health::{PoolHealth, Symptoms, UnresponsiveHost};
 use crate::pins::{PinCounts, PinRecord};
 use crate::refusals::RefusalRecord;
+use crate::refused_logins::RefusedLogins;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
 use crate::stats::DatabaseStats;
 use crate::traffic::TrafficRecord;
@@ -32,6 +34,10 @@ pub struct Report {
     pub console_stats: DatabaseStats,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
+    /// Refused logins by who, from where and why.
+    pub refused_logins: RefusedLogins,
+    /// How the last reload of the configuration ended; `None` before the first one.
+    pub last_reload: Option<LastReload>,
     /// Clients that have logged in, by the user that they log in as and by database, the console's too. Empty where no
     /// table needs them.
     pub clients_by_user: BTreeMap<String, BTreeMap<String, UserClients>>,
@@ -353,6 +359,9 @@ impl Report {
         self.stats.dedup_by(|b, a| a.database == b.database && a.merge(b));
         self.refusals.extend(other.refusals);
         RefusalRecord::merge(&mut self.refusals);
+        self.refused_logins.merge(other.refused_logins);
+        // The worker that was asked for it knows how it ended.
+        self.last_reload = self.last_reload.take().max(other.last_reload);
         self.memory.extend(other.memory);
         self.memory.sort_by_key(|m| (m.name, m.size));
         self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));

@@ -1,6 +1,7 @@
 //! The origin of clients without a login.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::addr::ClientAddr;
 
@@ -28,6 +29,16 @@ impl Origin {
     }
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::V4(bits) => Ipv4Addr::from_bits(*bits).fmt(f),
+            Origin::V6(half) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(*half) << 64)),
+            Origin::Local(uid) => write!(f, "user {uid} of this machine"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +55,7 @@ mod tests {
         assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
         let local = |uid| Origin::of(&ClientAddr::Unix { pid: 1, uid });
         assert!(local(5) == local(5) && local(5) != local(6));
+        let shown = [origin("10.0.0.1:1"), origin("[2001:db8::1]:1"), local(5)].map(|origin| origin.to_string());
+        assert_eq!(shown, ["10.0.0.1", "2001:db8::/64", "user 5 of this machine"]);
     }
 }

@@ -276,6 +276,39 @@ impl Refusal {
         }
     }
 
+    /// Whether the client's own login is refused: for who it is, what it asks for, or a limit of clients. Not for a server
+    /// that can't be reached, which is a state of its pool.
+    pub fn denies_login(&self) -> bool {
+        matches!(
+            self,
+            Refusal::NoSuchDatabase(_)
+                | Refusal::NoUser
+                | Refusal::EncryptionRequired
+                | Refusal::UnsupportedParameter(_)
+                | Refusal::UnsupportedOption(_)
+                | Refusal::BadOptions
+                | Refusal::BadParameter(_)
+                | Refusal::PasswordFailed
+                | Refusal::LdapFailed
+                | Refusal::PamFailed
+                | Refusal::NoSuchUser
+                | Refusal::SaslFailed
+                | Refusal::BadConfig
+                | Refusal::EmptyPassword
+                | Refusal::TrustFailed
+                | Refusal::CertificateFailed
+                | Refusal::PeerRejected
+                | Refusal::LoginRejected
+                | Refusal::NoRule
+                | Refusal::NoForcedUser
+                | Refusal::TooManyLogins
+                | Refusal::TooManyClients
+                | Refusal::TooManyDatabaseClients
+                | Refusal::TooManyUserClients
+                | Refusal::TooManyAddressClients
+        )
+    }
+
     /// The SQLSTATE that PgBouncer sends: one for all of its own errors, and the server's for a server's error.
     fn pgbouncer_sqlstate(&self) -> &str {
         match self {
@@ -323,7 +356,8 @@ impl Refusal {
         }
     }
 
-    fn hint(&self) -> Option<&'static str> {
+    /// What to do about it, for the client and whoever operates Weir.
+    pub fn hint(&self) -> Option<&'static str> {
         match self {
             Refusal::NoSuchDatabase(_) => {
                 Some("Clients name a pool as their database; see [pools], or [databases] of an ini.")

@@ -73,7 +73,7 @@ export function names(affected: Affected[], clients: number): string {
 }
 
 /** Faults of which clients get errors, though nothing is wrong with Weir. */
-const OF_CLIENTS = ['limit', 'read_only'];
+const OF_CLIENTS = ['limit', 'login', 'read_only'];
 export const isOfClients = ({ kind }: Fault): boolean => OF_CLIENTS.includes(kind);
 
 /** The word for a fault. */

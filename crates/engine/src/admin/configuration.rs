@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, Persisted};
+use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, LastReload, Persisted};
 use weir_base::Time;
 use weir_config::Config;
 
@@ -53,6 +53,7 @@ impl Admin {
             Some(Reload::SetTls(set)) => return self.tls_was_set(core, now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
+        self.reloads.ended(LastReload { at: core.common.wall(now), error: read.as_ref().err().cloned() });
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
@@ -125,6 +126,9 @@ impl Admin {
         match made {
             Ok((config, persisted)) => {
                 let edit = &wanted.edit;
+                if persisted == Persisted::InFile {
+                    self.reloads.ended(LastReload { at: core.common.wall(now), error: None });
+                }
                 match &persisted {
                     Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),
                     Persisted::InMemory(why) => {

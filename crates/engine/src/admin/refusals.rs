@@ -1,9 +1,10 @@
-//! Refused clients, counted by cause, at their pool or the pool that they requested.
+//! Refused clients, counted by cause, at their pool or the pool that they requested; and refused logins, by who.
 //!
-//! Owns the counts of clients without a pool. `weir-session` decides the class of a refusal; clients are refused in
+//! Owns the counts of clients without a pool, and those of logins. `weir-session` decides the class of a refusal; clients are refused in
 //! one place, which counts here.
 
-use weir_admin::{RefusalRecord, Refusals};
+use weir_admin::{RefusalRecord, Refusals, RefusedLogin, RefusedLogins};
+use weir_base::Origin;
 use weir_session::{Class, Refusal};
 
 use crate::pools::{PoolSlot, Pools};
@@ -12,6 +13,7 @@ use crate::pools::{PoolSlot, Pools};
 #[derive(Default)]
 pub(crate) struct RefusalCounts {
     without_pool: Refusals,
+    logins: RefusedLogins,
 }
 
 impl RefusalCounts {
@@ -35,6 +37,25 @@ impl RefusalCounts {
             None => &mut self.without_pool,
         };
         *counter(counts, class) += 1;
+    }
+
+    /// Counts a login that is refused; `at`: microseconds since 1970.
+    pub(crate) fn count_login(&mut self, (user, database): (&str, &str), origin: Origin, refusal: &Refusal, at: u64) {
+        self.logins.add(RefusedLogin {
+            user: user.to_owned(),
+            database: database.to_owned(),
+            origin,
+            why: refusal.to_string(),
+            hint: refusal.hint(),
+            is_limit: refusal.class() == Class::LimitReached,
+            count: 1,
+            last: at,
+        });
+    }
+
+    /// The refused logins since the process began.
+    pub(crate) fn logins(&self) -> &RefusedLogins {
+        &self.logins
     }
 
     /// Keeps the counts of a dropped pool, so that a sum over all pools never shrinks.

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::{Author, ChangeRequest, Persisted};
+use weir_admin::{Author, ChangeRequest, LastReload, Persisted};
 use weir_config::{Config, differences, keep_restart_settings};
 
 use crate::admin::broadcasts::Caller;
@@ -44,11 +44,13 @@ pub(crate) struct Reloads {
     newest: Arc<Config>,
     /// Where changes are stored that workers are adopting, by the control plane's numbers.
     persisted: HashMap<u64, Persisted>,
+    /// How the last one ended.
+    last: Option<LastReload>,
 }
 
 impl Reloads {
     pub(super) fn new(config: Arc<Config>) -> Reloads {
-        Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new() }
+        Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new(), last: None }
     }
 
     /// The configuration that was last sent to the workers.
@@ -59,6 +61,16 @@ impl Reloads {
     /// Records the configuration that is sent to the workers.
     pub(crate) fn set_newest(&mut self, config: Arc<Config>) {
         self.newest = config;
+    }
+
+    /// How the last reload ended that this worker was asked for.
+    pub(crate) fn last(&self) -> Option<&LastReload> {
+        self.last.as_ref()
+    }
+
+    /// Records how a reload, or a change of the file, has ended.
+    pub(crate) fn ended(&mut self, last: LastReload) {
+        self.last = Some(last);
     }
 
     /// Queues a configuration, which a helper makes after the earlier ones: [`Reloads::finish`].

@@ -1,6 +1,6 @@
 //! A client leaves, or is refused: its server is released, and every table forgets it.
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Origin, Time};
 use weir_config::FileFormat;
 use weir_session::{Refusal, SqlStates};
 
@@ -25,7 +25,12 @@ const OWNER_GONE: &str = "replication client disconnected";
 const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
-fn count_refusal(core: &mut Core, client: &ClientSlot, refusal: &Refusal) {
+fn count_refusal(core: &mut Core, now: Time, client: &ClientSlot, refusal: &Refusal) {
+    if refusal.denies_login() && !client.phase.has_logged_in() {
+        let (names, origin) = ((&*client.user, client.requested_database()), Origin::of(&client.addr));
+        let at = core.common.wall(now);
+        core.refusals.count_login(names, origin, refusal, at);
+    }
     let pool = client.pool().or_else(|| {
         let database = client.requested_database();
         let config = core.common.config();
@@ -122,7 +127,7 @@ pub(crate) fn refuse_because<I: Io>(
     why: &str,
     io: &mut I,
 ) {
-    count_refusal(core, &client, &refusal);
+    count_refusal(core, now, &client, &refusal);
     let server = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server));
     let mid_message = match &client.phase {
         ClientPhase::Streaming(stream) => stream.is_mid_message(),

@@ -1,29 +1,33 @@
-//! What fails for clients though their pool is healthy: a limit of Weir that refuses them, and a server that refuses to
-//! write.
+//! What fails though pools are healthy: a limit of Weir that refuses clients, logins that are refused, a server that
+//! refuses to write, a configuration that can't be read again.
 //!
 //! Owns the counts of the last second, and since when they grow. A fault is over when nothing was counted for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_admin::{Health, PoolRecord, Report};
+use weir_admin::{Health, PoolRecord, RefusedLogin, Report};
 use weir_base::plural;
 
 use crate::faults::Fault;
 
 /// For this long after the last count a fault lasts, in seconds.
 const LASTS: f64 = 10.0;
+/// The same for logins: a program that is refused may try again once in a while.
+const LOGINS_LAST: f64 = 60.0;
+/// From this many refused logins on it is a program, and not somebody's typing error.
+const LOGINS: u64 = 3;
 /// The SQLSTATE read_only_sql_transaction (PostgreSQL documentation, Appendix A).
 const READ_ONLY: &str = "25006";
 /// The most pools that are named.
 const NAMED: usize = 3;
 
 /// What was counted, for each kind of fault.
-#[derive(Default)]
 pub(super) struct Failing {
     /// None before the first look: what was counted until then may be old.
     before: Option<Counted>,
     limit: Growth,
     read_only: Growth,
+    login: Growth,
 }
 
 /// Refused clients and failed writes, by pool; refused ones without a pool have an empty name.
@@ -31,14 +35,31 @@ pub(super) struct Failing {
 struct Counted {
     limit: BTreeMap<String, u64>,
     read_only: BTreeMap<String, u64>,
+    /// Refused logins, by who and why in words.
+    login: BTreeMap<String, u64>,
 }
 
 /// Counts that grow: since when, when last, and by how much for each pool.
-#[derive(Default)]
 struct Growth {
+    /// How long it lasts after the last count, in seconds.
+    lasts: f64,
+    /// Whether what was not counted before counts from zero; otherwise it says nothing yet.
+    from_zero: bool,
     since: f64,
     last: f64,
     by: BTreeMap<String, u64>,
+}
+
+impl Default for Failing {
+    fn default() -> Failing {
+        let growth = |lasts, from_zero| Growth { lasts, from_zero, since: 0.0, last: 0.0, by: BTreeMap::new() };
+        Failing {
+            before: None,
+            limit: growth(LASTS, false),
+            read_only: growth(LASTS, false),
+            login: growth(LOGINS_LAST, true),
+        }
+    }
 }
 
 impl Failing {
@@ -48,6 +69,7 @@ impl Failing {
         if let Some(before) = &self.before {
             self.limit.add(&before.limit, &counted.limit, now);
             self.read_only.add(&before.read_only, &counted.read_only, now);
+            self.login.add(&before.login, &counted.login, now);
         }
         self.before = Some(counted);
         let pins = pins(report, &self.limit.by).unwrap_or_default();
@@ -55,8 +77,9 @@ impl Failing {
             kind: "limit",
             problem: true,
             summary: format!(
-                "A limit refuses clients or their requests{}: {count} so far.",
-                self.limit.names().map(|names| format!(" of {names}")).unwrap_or_default()
+                "A limit refuses clients or their requests{}: {count} so far.{}",
+                self.limit.names().map(|names| format!(" of {names}")).unwrap_or_default(),
+                limited(report, self.limit.since).unwrap_or_default()
             ),
             advice: format!(
                 "The log names the limit, such as max_clients or max_user_client_connections. Find what connects so \
@@ -77,7 +100,63 @@ impl Failing {
                 .to_owned(),
             since: self.read_only.since,
         });
-        limit.into_iter().chain(read_only).collect()
+        limit.into_iter().chain(read_only).chain(self.login(report, now)).chain(reload(report)).collect()
+    }
+}
+
+impl Failing {
+    /// Clients that can't log in for another reason than a limit.
+    fn login(&self, report: &Report, now: f64) -> Option<Fault> {
+        let count = self.login.total(now).filter(|count| *count >= LOGINS)?;
+        let most = self.login.most()?;
+        let hint = report.refused_logins.list().iter().find(|login| words(login) == most).and_then(|login| login.hint);
+        Some(Fault {
+            kind: "login",
+            problem: true,
+            summary: format!("Clients can't log in: {count} refused. {}.", self.login.names().unwrap_or_default()),
+            advice: hint.unwrap_or("The log has each of them with its reason.").to_owned(),
+            since: self.login.since,
+        })
+    }
+}
+
+/// A kind of refused logins: `ann to shop from 10.0.0.7 (password authentication failed)`.
+fn words(login: &RefusedLogin) -> String {
+    format!("{} ({})", who(login), login.why)
+}
+
+/// Which limit refuses logins, and whose: the most frequent since then.
+fn limited(report: &Report, since: f64) -> Option<String> {
+    let is_new = |login: &&RefusedLogin| login.is_limit && login.last as f64 / 1e6 >= since - 1.0;
+    let login = report.refused_logins.list().iter().find(is_new)?;
+    Some(format!(" Most are logins of {}: {}.", who(login), login.why))
+}
+
+/// A file that can't be read again.
+fn reload(report: &Report) -> Option<Fault> {
+    let last = report.last_reload.as_ref()?;
+    let mut lines = last.error.as_ref()?.lines();
+    let (first, more) = (lines.next().unwrap_or_default(), lines.count());
+    let more =
+        if more > 0 { format!(" ({})", plural(more as u64, "more mistake", "more mistakes")) } else { String::new() };
+    Some(Fault {
+        kind: "reload",
+        problem: true,
+        summary: format!(
+            "The last reload failed, and the old configuration is still in force: {first}{more}. A restart would fail, too."
+        ),
+        advice: "Correct the file, which `weir check` does not accept either, and reload.".to_owned(),
+        since: last.at as f64 / 1e6,
+    })
+}
+
+/// Who was refused: the user, the pool and the origin.
+fn who(login: &RefusedLogin) -> String {
+    let RefusedLogin { user, database, origin, .. } = login;
+    match (user.as_str(), database.as_str()) {
+        ("", "") => format!("several users from {origin}"),
+        (user, "") => format!("{user} from {origin}"),
+        (user, database) => format!("{user} to {database} from {origin}"),
     }
 }
 
@@ -110,6 +189,9 @@ impl Counted {
                 *counted.limit.entry(name.to_owned()).or_default() += refused.refusals.limit_reached;
             }
         }
+        for login in report.refused_logins.list().iter().filter(|login| !login.is_limit) {
+            *counted.login.entry(words(login)).or_default() += login.count;
+        }
         for stats in &report.stats {
             let count = stats.counters.errors.by_code().into_iter().find(|(code, _)| code == READ_ONLY);
             counted.read_only.insert(stats.database.clone(), count.map_or(0, |(_, count)| count));
@@ -119,13 +201,14 @@ impl Counted {
 }
 
 impl Growth {
-    /// Takes in two successive counts; a pool that was not counted before says nothing yet.
+    /// Takes in two successive counts.
     fn add(&mut self, before: &BTreeMap<String, u64>, now_counted: &BTreeMap<String, u64>, now: f64) {
-        if now - self.last > LASTS {
+        if now - self.last > self.lasts {
             self.by.clear();
         }
         for (name, count) in now_counted {
-            let more = before.get(name).map_or(0, |before| count.saturating_sub(*before));
+            let more =
+                count.saturating_sub(before.get(name).copied().unwrap_or(if self.from_zero { 0 } else { *count }));
             if more > 0 {
                 if self.by.is_empty() {
                     self.since = now;
@@ -138,7 +221,12 @@ impl Growth {
 
     /// How much was counted, while the fault lasts.
     fn total(&self, now: f64) -> Option<u64> {
-        (now - self.last <= LASTS && !self.by.is_empty()).then(|| self.by.values().sum())
+        (now - self.last <= self.lasts && !self.by.is_empty()).then(|| self.by.values().sum())
+    }
+
+    /// The name with the most.
+    fn most(&self) -> Option<&str> {
+        self.by.iter().max_by_key(|(_, count)| **count).map(|(name, _)| name.as_str())
     }
 
     /// The pools with the most, and how many more there are; none where no pool is known.
@@ -181,6 +269,54 @@ mod tests {
         let found = failing.look(&report(11, Health::Healthy), 122.0);
         assert!(found[0].since == 122.0 && found[0].summary.contains("1 so far"));
         assert!(weir_admin::FAULT_KINDS.contains(&found[0].kind) && weir_admin::FAULT_KINDS.contains(&"read_only"));
+    }
+
+    #[test]
+    fn logins_that_a_program_repeats_are_a_fault_and_one_of_a_person_is_none() {
+        let refused = |count, is_limit| {
+            let mut report = report(0, Health::Healthy);
+            report.refused_logins.add(RefusedLogin {
+                user: "ann".to_owned(),
+                database: "shop".to_owned(),
+                origin: weir_base::Origin::Local(7),
+                why: "password authentication failed".to_owned(),
+                hint: Some("See the auth file."),
+                is_limit,
+                count,
+                last: 101_000_000,
+            });
+            report
+        };
+        let mut failing = Failing::default();
+        failing.look(&report(0, Health::Healthy), 100.0);
+        assert!(failing.look(&refused(1, false), 101.0).is_empty());
+        let found = failing.look(&refused(4, false), 131.0);
+        assert_eq!((found.len(), found[0].kind, found[0].since), (1, "login", 101.0));
+        let words = "4 refused. ann to shop from user 7 of this machine (password authentication failed).";
+        assert!(found[0].summary.contains(words) && found[0].advice == "See the auth file.", "{found:?}");
+        assert_eq!(failing.look(&refused(4, false), 191.0).len(), 1);
+        assert!(failing.look(&refused(4, false), 192.0).is_empty());
+
+        let mut failing = Failing::default();
+        failing.look(&report(0, Health::Healthy), 100.0);
+        let mut limited = refused(2, true);
+        limited.refusals[0].refusals.limit_reached = 2;
+        let found = failing.look(&limited, 101.0);
+        assert_eq!((found.len(), found[0].kind), (1, "limit"));
+        assert!(found[0].summary.contains("Most are logins of ann to shop from user 7"), "{found:?}");
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_again_is_a_fault_until_it_can() {
+        let mut failing = Failing::default();
+        let ended = |error: Option<&str>| Report {
+            last_reload: Some(weir_admin::LastReload { at: 5_000_000, error: error.map(str::to_owned) }),
+            ..Report::default()
+        };
+        let found = failing.look(&ended(Some("weir.toml: line 3: no number\nline 4: no host")), 6.0);
+        assert_eq!((found.len(), found[0].kind, found[0].since), (1, "reload", 5.0));
+        assert!(found[0].summary.contains("line 3: no number (1 more mistake)"), "{found:?}");
+        assert!(failing.look(&ended(None), 7.0).is_empty());
     }
 
     #[test]
