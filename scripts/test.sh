@@ -237,8 +237,9 @@ step "Build of the programs" cargo build "${real[@]}" --bin weir --bin weir-sim 
 WEIR_BIN=$(realpath "$(scripts/target.sh)")/debug/weir
 export WEIR_BIN
 
+# Many of these tests wait for a process or a socket, so more run at a time than there are processors.
 unit_tests() {
-    tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
+    RUST_TEST_THREADS=$((2 * $(nproc))) tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
 }
 
 simulator() {
@@ -267,7 +268,7 @@ elif [ "$ci" = no ]; then
     # Most of these tests wait for something, so more run at a time than there are processors.
     quick() { unit_tests && simulator 300; }
     beside quick
-    RUST_TEST_THREADS=$((2 * $(nproc))) postgres
+    RUST_TEST_THREADS=$((3 * $(nproc))) postgres
     beside_ends
 else
     beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings

@@ -13,6 +13,8 @@ const LOOK = 250;
 class Health {
   /** The pools with a problem, the worst first. */
   problems = $state.raw<Problem[]>([]);
+  /** How many pools have one: the list is bounded. */
+  brokenPools = $state(0);
   /** What is wrong with Weir itself, the worst first. */
   faults = $state.raw<Fault[]>([]);
   /** Whether Weir gives no answer: what is shown is old. */
@@ -35,7 +37,7 @@ class Health {
     this.broken = 0;
   }
 
-  take({ problems, faults }: Event) {
+  take({ problems, problem_pools, faults }: Event) {
     const now = performance.now();
     if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.received));
     this.received = now;
@@ -43,6 +45,7 @@ class Health {
     this.last = Date.now() / 1000;
     this.stale = false;
     this.problems = problems ?? [];
+    this.brokenPools = problem_pools ?? this.problems.length;
     this.faults = faults ?? [];
   }
 

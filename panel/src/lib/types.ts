@@ -261,6 +261,7 @@ export interface Event {
   workers?: { worker: number; cpu: number }[];
   /** The pools with a problem, whatever pools were requested; the worst first. */
   problems?: Problem[];
+  problem_pools?: number;
   faults?: Fault[];
 }
 

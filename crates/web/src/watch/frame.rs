@@ -69,18 +69,23 @@ impl Frame {
         let workers: Vec<Value> =
             self.workers.iter().map(|(worker, cpu)| json!({"worker": worker, "cpu": rounded(*cpu)})).collect();
         let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers,
-            "problems": self.problems(), "faults": self.faults});
+            "problems": self.problems(), "problem_pools": self.broken().count(), "faults": self.faults});
         format!("event: figures\ndata: {data}\n\n")
     }
 
     /// The health of all pools that have a problem, the worst and then those with most affected clients first; whatever
     /// pools the listener selected.
     fn problems(&self) -> Vec<Value> {
-        let mut broken: Vec<_> = self.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()).collect();
+        let mut broken: Vec<_> = self.broken().collect();
         let key = |health: &PoolHealth| std::cmp::Reverse((health.state, health.clients()));
         broken.sort_by_key(|(_, pool)| key(&pool.health));
         broken.truncate(MOST_PROBLEMS);
         broken.into_iter().map(|(name, pool)| json!({"pool": name, "health": Health::from(&pool.health)})).collect()
+    }
+
+    /// All pools that have a problem.
+    fn broken(&self) -> impl Iterator<Item = (&String, &PoolFigures)> {
+        self.pools.iter().filter(|(_, pool)| pool.health.state.is_problem())
     }
 
     /// The pools with a problem, then those with the most waiting clients, then the most transactions, then the most
@@ -212,6 +217,18 @@ mod tests {
         let busiest = data(&frame.event(&Selection::Busiest(3)));
         let names: Vec<_> = busiest["pools"].as_object().expect("pools").keys().collect();
         assert_eq!(names, ["app003", "app004", "app199"]);
+    }
+
+    #[test]
+    fn of_many_problems_the_worst_are_sent_and_all_are_counted() {
+        let mut frame = frame(200);
+        for (name, pool) in frame.pools.iter_mut().filter(|(name, _)| name.as_str() < "app157") {
+            let state = if name == "app001" { weir_admin::Health::LoginRejected } else { weir_admin::Health::CannotConnect };
+            pool.health = PoolHealth { state, ..PoolHealth::default() };
+        }
+        let event = data(&frame.event(&Selection::Busiest(2)));
+        assert_eq!((event["problem_pools"].as_u64(), event["problems"].as_array().map(Vec::len)), (Some(157), Some(50)));
+        assert_eq!(event["problems"][0]["pool"], json!("app001"));
     }
 
     #[test]
