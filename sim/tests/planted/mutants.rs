@@ -204,9 +204,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
             file: "crates/engine/src/link/leave.rs",
-            from: "    count_refusal(core, &client, &refusal);",
+            from: "    count_refusal(core, now, &client, &refusal);",
             to: "    if !PLANTED {
-        count_refusal(core, &client, &refusal);
+        count_refusal(core, now, &client, &refusal);
     }",
         }],
     },
