@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_pglocal::Signal;
-use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually};
+use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually, users};
 
 /// A pool's health in SHOW POOLS: state, clients, error.
 fn health(site: &Site) -> (String, String, String) {
@@ -293,6 +293,42 @@ fn a_program_that_can_not_log_in_is_a_fault_with_who_from_where_and_why() {
     assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("auth file")), "{found}");
     let (_, metrics) = api.ask("GET", "/metrics", "");
     assert!(metrics.contains("weir_faults{kind=\"login\",state=\"now\"} 1"), "{metrics}");
+}
+
+#[test]
+fn queries_without_an_answer_at_a_server_that_can_not_be_looked_at_are_no_health() {
+    let postgres = Postgres::with(10, &[]);
+    let api = Api::default();
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(2).more(&api.section()), Mode::Transaction);
+    let lock = "SELECT pg_advisory_xact_lock(7)";
+    let mut holder = site.superuser();
+    holder.query("BEGIN").unwrap();
+    holder.query(lock).unwrap();
+    let mut behind = site.connect();
+    behind.query("SELECT 1").unwrap();
+    // All that is left for ordinary users.
+    let params = postgres.params(users::OTHER, site.database().name());
+    let others: Vec<_> = std::iter::from_fn(|| weir_pgclient::Connection::connect(&params).ok()).take(20).collect();
+    assert!(others.len() < 20, "the server is full");
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || behind.query(lock).map(|_| ()));
+        let found = eventually("a fault", || {
+            let faults = api.get("/api/v1/status")["faults"].clone();
+            if faults[0]["kind"] == "look" { Ok(faults) } else { Err(faults) }
+        });
+        let summary = found[0]["summary"].as_str().unwrap_or_default();
+        assert!(summary.starts_with("1 query of app has had no answer for up to "), "{found}");
+        assert!(summary.contains("can't look at the server for the reason: "), "{found}");
+        assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("max_connections")), "{found}");
+        drop(others);
+        becomes(&site, "blocked");
+        eventually("it is over", || {
+            let faults = api.get("/api/v1/status")["faults"].clone();
+            if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults) }
+        });
+        holder.query("COMMIT").unwrap();
+        waits.join().unwrap().unwrap();
+    });
 }
 
 #[test]

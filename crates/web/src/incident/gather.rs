@@ -21,6 +21,27 @@ pub(crate) const POOLS: usize = 8;
 /// Pools in which something may last long, with the longest wait in each, in seconds.
 pub(crate) struct Suspects(BTreeMap<String, (PoolNow, f64)>);
 
+/// What was found out about the suspected pools.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    /// Why they are slow, the longest first.
+    pub(crate) incidents: Vec<Incident>,
+    /// Those whose server could not be looked at.
+    pub(crate) unseen: Vec<Unseen>,
+}
+
+/// A pool whose queries last while its server can't be looked at: whether they are blocked is not known.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Unseen {
+    pub(crate) pool: String,
+    /// Why the look failed, in the server's words.
+    pub(crate) reason: String,
+    /// Queries that have run for longer than [`LONG`].
+    pub(crate) queries: usize,
+    /// How long the longest of them has run.
+    pub(crate) seconds: f64,
+}
+
 /// The incidents of the wanted pools; the longest first.
 pub(crate) async fn current(
     workers: &Workers,
@@ -29,7 +50,7 @@ pub(crate) async fn current(
     config: &Config,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Incident>, ApiError> {
-    Suspects::new(report, config, wanted).incidents(workers, activity_probe).await
+    Ok(Suspects::new(report, config, wanted).look(workers, activity_probe).await?.incidents)
 }
 
 impl Suspects {
@@ -59,15 +80,11 @@ impl Suspects {
         Suspects(pools)
     }
 
-    /// Why the suspected pools are slow; none for a pool that is not.
-    pub(crate) async fn incidents(
-        self,
-        workers: &Workers,
-        activity_probe: &ActivityProbe,
-    ) -> Result<Vec<Incident>, ApiError> {
+    /// Why the suspected pools are slow; nothing of a pool that is not.
+    pub(crate) async fn look(self, workers: &Workers, activity_probe: &ActivityProbe) -> Result<Gathered, ApiError> {
         let Suspects(mut pools) = self;
         if pools.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Gathered::default());
         }
         read(workers, Connections::Servers, |server| {
             if let Some((pool, _)) = pools.get_mut(&server.database)
@@ -84,7 +101,7 @@ impl Suspects {
         }
         pools.retain(|_, (pool, wait)| pool.explained || pool.is_suspect() || *wait >= LONG);
         if pools.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Gathered::default());
         }
         read(workers, Connections::Clients, |client| {
             if let Some((pool, _)) = pools.get_mut(&client.database)
@@ -108,13 +125,27 @@ impl Suspects {
                 } else {
                     None
                 };
-                incident(&pool, look.as_ref())
+                let failed = look.as_ref().and_then(|look| look.as_ref().as_ref().err());
+                (incident(&pool, look.as_ref()), failed.and_then(|reason| unseen(&pool, reason)))
             });
         }
-        let mut found: Vec<Incident> = asked.join_all().await.into_iter().flatten().collect();
-        found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let mut found = Gathered::default();
+        for (incident, unseen) in asked.join_all().await {
+            found.incidents.extend(incident);
+            found.unseen.extend(unseen);
+        }
+        found.incidents.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        found.unseen.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         Ok(found)
     }
+}
+
+/// A pool whose queries last, and whose server could not be looked at for this reason.
+fn unseen(pool: &PoolNow, reason: &str) -> Option<Unseen> {
+    let ran = |server: &SocketRecord| server.query_time.map(|at| pool.at.saturating_sub(at) as f64 / 1e6);
+    let long: Vec<f64> = pool.servers.iter().filter_map(ran).filter(|seconds| *seconds >= LONG).collect();
+    let seconds = long.iter().copied().reduce(f64::max)?;
+    Some(Unseen { pool: pool.name.clone(), reason: reason.to_owned(), queries: long.len(), seconds })
 }
 
 /// Whether a pool's health is the cause by itself. A pool whose last login failed may have servers that work: `none` of

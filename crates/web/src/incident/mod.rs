@@ -17,7 +17,7 @@ use crate::activity_probe::ProbedActivity;
 use crate::pool_health::Affected;
 use crate::words::span;
 use chains::chains;
-pub(crate) use gather::{POOLS, Suspects, current};
+pub(crate) use gather::{POOLS, Suspects, Unseen, current};
 pub(crate) use process::{Client, Key, Process};
 
 /// From this time on, a query, a transaction or a wait is long: in seconds.

@@ -9,19 +9,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_admin::{Finding, Health, Report};
+use weir_base::plural;
 use weir_config::Config;
 
 use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::clock;
-use crate::incident::{POOLS, Suspects};
+use crate::faults::Fault;
+use crate::incident::{POOLS, Suspects, Unseen};
 use crate::lock::lock;
+use crate::words::span;
 
 /// Between two looks at a pool where something was found.
 const OFTEN: Duration = Duration::from_secs(2);
 /// The shortest and the longest pause where nothing was found: it doubles, unless more requests lack an answer.
 const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
+/// For how long queries have to last, in seconds, before it is a fault that a look fails.
+const LASTING: f64 = 4.0;
 /// How long a pool that needs no look is remembered, so that one whose requests are now and then slow is not looked at
 /// each time.
 const KEPT: Duration = Duration::from_secs(60);
@@ -39,6 +44,8 @@ struct State {
     busy: bool,
     looked: HashMap<String, Looked>,
     found: Arc<BTreeMap<String, Finding>>,
+    /// Pools whose last look failed while queries last.
+    unseen: Vec<Unseen>,
 }
 
 /// The last look at a pool.
@@ -51,6 +58,11 @@ struct Looked {
 impl Findings {
     pub(crate) fn new(activity_probe: ActivityProbe) -> Findings {
         Findings { activity_probe, state: Arc::default() }
+    }
+
+    /// The fault that queries last of which it is not known why; `now` in seconds since 1970.
+    pub(super) fn fault(&self, now: f64) -> Option<Fault> {
+        unseen_fault(&lock(&self.state).unseen, now)
     }
 
     /// Begins a round of looks if one is due; does not wait for it.
@@ -72,14 +84,37 @@ impl Findings {
         let (findings, workers) = (self.clone(), workers.clone());
         tokio::spawn(async move {
             let at = clock::now().as_micros() as u64;
-            let incidents = suspects.incidents(&workers, &findings.activity_probe).await.unwrap_or_default();
-            let found = incidents.iter().filter_map(|incident| Some((incident.pool.clone(), incident.finding(at)?)));
+            let gathered = suspects.look(&workers, &findings.activity_probe).await.unwrap_or_default();
+            let found =
+                gathered.incidents.iter().filter_map(|incident| Some((incident.pool.clone(), incident.finding(at)?)));
             let found: BTreeMap<String, Finding> = found.collect();
             let mut state = lock(&findings.state);
-            state.looked_at(due, found, Instant::now());
+            state.looked_at(due, found, gathered.unseen, Instant::now());
             workers.set_findings(state.found.clone());
         });
     }
+}
+
+fn unseen_fault(unseen: &[Unseen], now: f64) -> Option<Fault> {
+    let mut lasting = unseen.iter().filter(|unseen| unseen.seconds >= LASTING);
+    let Unseen { pool, reason, queries, seconds } = lasting.next()?;
+    let more = lasting.count() as u64;
+    let others = if more > 0 { format!(" and {} more", plural(more, "pool", "pools")) } else { String::new() };
+    Some(Fault {
+        kind: "look",
+        problem: true,
+        summary: format!(
+            "{} of {pool}{others} {} no answer for up to {}, and Weir can't look at the server for the reason: {reason}.",
+            plural(*queries as u64, "query", "queries"),
+            if *queries == 1 { "has had" } else { "have had" },
+            span(*seconds)
+        ),
+        advice:
+            "A look takes a connection of its own. If the server has none left, close some there, lower the pools' \
+                 sizes, or raise its max_connections."
+                .to_owned(),
+        since: now - seconds,
+    })
 }
 
 /// The pools that may be looked at, with the number of their requests that lack an answer.
@@ -99,6 +134,7 @@ impl State {
     /// Drops what is not needed any more; whether a finding is among it.
     fn forget(&mut self, slow: &BTreeMap<String, u32>) -> bool {
         self.looked.retain(|name, looked| slow.contains_key(name) || looked.at.elapsed() < KEPT);
+        self.unseen.retain(|unseen| slow.contains_key(&unseen.pool));
         let over = self.found.keys().any(|name| !slow.contains_key(name));
         if over {
             Arc::make_mut(&mut self.found).retain(|name, _| slow.contains_key(name));
@@ -121,14 +157,24 @@ impl State {
     }
 
     /// A round has ended.
-    fn looked_at(&mut self, pools: Vec<(String, u32)>, mut found: BTreeMap<String, Finding>, now: Instant) {
+    fn looked_at(
+        &mut self,
+        pools: Vec<(String, u32)>,
+        mut found: BTreeMap<String, Finding>,
+        unseen: Vec<Unseen>,
+        now: Instant,
+    ) {
         self.busy = false;
+        self.unseen.retain(|known| !pools.iter().any(|(name, _)| *name == known.pool));
+        let unseen_now: Vec<&String> = unseen.iter().map(|unseen| &unseen.pool).collect();
         let all = Arc::make_mut(&mut self.found);
         for (name, unanswered) in pools {
             let finding = found.remove(&name);
             let before = self.looked.get(&name).map(|last| last.pause);
             let pause = match (&finding, before) {
                 (Some(_), _) => OFTEN,
+                // The next one may show more, and this one is a fault as long as it lasts.
+                (None, _) if unseen_now.contains(&&name) => OFTEN,
                 (None, Some(before)) if !all.contains_key(&name) => (before * 2).min(LONGEST),
                 (None, _) => SHORTEST,
             };
@@ -138,6 +184,7 @@ impl State {
             }
             self.looked.insert(name, Looked { at: now, pause, unanswered });
         }
+        self.unseen.extend(unseen);
     }
 }
 
@@ -158,7 +205,7 @@ mod tests {
                     if !due.is_empty() {
                         activity_probe.push(second - from);
                         let finding = found(second).then(|| ("app".to_owned(), Finding::default()));
-                        state.looked_at(due, finding.into_iter().collect(), now);
+                        state.looked_at(due, finding.into_iter().collect(), Vec::new(), now);
                     }
                 }
                 activity_probe
@@ -174,6 +221,36 @@ mod tests {
         assert_eq!((found[0], found[1], found.len()), (0, 2, 60));
         assert!(state.found.contains_key("app"));
         assert!(state.forget(&BTreeMap::new()) && state.found.is_empty());
+    }
+
+    #[test]
+    fn a_look_that_fails_while_queries_last_is_a_fault_and_is_repeated() {
+        let state = Mutex::new(State::default());
+        let begun = Instant::now();
+        let looked = |second: u64, unseen: Vec<Unseen>| {
+            let mut state = lock(&state);
+            let now = begun + Duration::from_secs(second);
+            let due = state.due(&[("app".to_owned(), 4)].into(), now);
+            let is_due = !due.is_empty();
+            state.looked_at(due, BTreeMap::new(), unseen, now);
+            is_due
+        };
+        let unseen = |seconds| Unseen {
+            pool: "app".to_owned(),
+            reason: "sorry, too many clients already".to_owned(),
+            queries: 4,
+            seconds,
+        };
+        let fault = || unseen_fault(&lock(&state).unseen, 100.0);
+        assert!(looked(0, vec![unseen(1.5)]) && fault().is_none());
+        assert!(looked(2, vec![unseen(40.0)]) && looked(4, vec![unseen(42.0)]));
+        let found = fault().expect("a fault");
+        assert!(found.summary.starts_with("4 queries of app have had no answer for up to 42 s"), "{}", found.summary);
+        assert!(found.summary.ends_with(": sorry, too many clients already.") && found.since == 58.0);
+        assert!(looked(6, Vec::new()) && fault().is_none());
+        lock(&state).unseen.push(unseen(40.0));
+        lock(&state).forget(&BTreeMap::new());
+        assert!(fault().is_none());
     }
 
     #[test]

@@ -223,11 +223,15 @@ mod tests {
     fn of_many_problems_the_worst_are_sent_and_all_are_counted() {
         let mut frame = frame(200);
         for (name, pool) in frame.pools.iter_mut().filter(|(name, _)| name.as_str() < "app157") {
-            let state = if name == "app001" { weir_admin::Health::LoginRejected } else { weir_admin::Health::CannotConnect };
+            let state =
+                if name == "app001" { weir_admin::Health::LoginRejected } else { weir_admin::Health::CannotConnect };
             pool.health = PoolHealth { state, ..PoolHealth::default() };
         }
         let event = data(&frame.event(&Selection::Busiest(2)));
-        assert_eq!((event["problem_pools"].as_u64(), event["problems"].as_array().map(Vec::len)), (Some(157), Some(50)));
+        assert_eq!(
+            (event["problem_pools"].as_u64(), event["problems"].as_array().map(Vec::len)),
+            (Some(157), Some(50))
+        );
         assert_eq!(event["problems"][0]["pool"], json!("app001"));
     }
 

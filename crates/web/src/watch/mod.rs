@@ -134,6 +134,7 @@ impl Watch {
         let write_error = lock(&self.write_error).clone();
         let (mut faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
         faults.extend(refused);
+        faults.extend(findings.fault(clock::now().as_secs_f64()));
         faults.sort_by_key(|fault| !fault.problem);
         let found: Arc<[weir_admin::Fault]> = faults.iter().map(weir_admin::Fault::from).collect();
         if previous != found {
