@@ -3,7 +3,7 @@
 //! metrics.
 
 /// The kinds of faults: each is the rule of an alert, and a label of the metrics.
-pub const FAULT_KINDS: [&str; 7] = ["certificate", "disk", "limit", "login", "look", "read_only", "reload"];
+pub const FAULT_KINDS: [&str; 8] = ["certificate", "cluster", "disk", "limit", "login", "look", "read_only", "reload"];
 
 /// A fault, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]

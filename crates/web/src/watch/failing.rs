@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_admin::{Health, PoolRecord, RefusedLogin, Report};
+use weir_admin::{ClusterView, Health, PoolRecord, RefusedLogin, Report};
 use weir_base::plural;
 
 use crate::faults::Fault;
@@ -16,6 +16,8 @@ const LASTS: f64 = 10.0;
 const LOGINS_LAST: f64 = 60.0;
 /// From this many refused logins on it is a program, and not somebody's typing error.
 const LOGINS: u64 = 3;
+/// A cluster's fault has to last for this long, in seconds: a node may miss etcd for a moment.
+const CLUSTER_AFTER: f64 = 2.0;
 /// The SQLSTATE read_only_sql_transaction (PostgreSQL documentation, Appendix A).
 const READ_ONLY: &str = "25006";
 /// The most pools that are named.
@@ -28,6 +30,8 @@ pub(super) struct Failing {
     limit: Growth,
     read_only: Growth,
     login: Growth,
+    /// Since when something is wrong with the cluster, in seconds since 1970.
+    cluster_since: Option<f64>,
 }
 
 /// Refused clients and failed writes, by pool; refused ones without a pool have an empty name.
@@ -58,6 +62,7 @@ impl Default for Failing {
             limit: growth(LASTS, false),
             read_only: growth(LASTS, false),
             login: growth(LOGINS_LAST, true),
+            cluster_since: None,
         }
     }
 }
@@ -100,11 +105,22 @@ impl Failing {
                 .to_owned(),
             since: self.read_only.since,
         });
-        limit.into_iter().chain(read_only).chain(self.login(report, now)).chain(reload(report)).collect()
+        let here = [self.login(report, now), reload(report)].into_iter().flatten();
+        limit.into_iter().chain(read_only).chain(here).chain(self.cluster(report, now)).collect()
     }
 }
 
 impl Failing {
+    /// What is wrong with the cluster, as this node sees it: with itself, or with the others.
+    fn cluster(&mut self, report: &Report, now: f64) -> Option<Fault> {
+        let Some((summary, advice)) = report.cluster.as_deref().and_then(of_cluster) else {
+            self.cluster_since = None;
+            return None;
+        };
+        let since = *self.cluster_since.get_or_insert(now);
+        (now - since >= CLUSTER_AFTER).then(|| Fault { kind: "cluster", problem: true, summary, advice, since })
+    }
+
     /// Clients that can't log in for another reason than a limit.
     fn login(&self, report: &Report, now: f64) -> Option<Fault> {
         let count = self.login.total(now).filter(|count| *count >= LOGINS)?;
@@ -118,6 +134,49 @@ impl Failing {
             since: self.login.since,
         })
     }
+}
+
+/// What is wrong with a cluster, the worst first, and what to do about it.
+fn of_cluster(view: &ClusterView) -> Option<(String, String)> {
+    let ClusterView { cluster, member_state, refused, .. } = view;
+    if let Some(obstacle) = view.obstacle() {
+        return Some((
+            format!("This node serves no shared pool: {obstacle}."),
+            "Give each process a name of its own.".to_owned(),
+        ));
+    }
+    if *member_state == "floor" {
+        return Some((
+            format!(
+                "This node has no lease in the cluster {cluster}: etcd does not answer it. It opens no more than its floor."
+            ),
+            "Check etcd and the network to it: `etcdctl endpoint health`. The log has each attempt.".to_owned(),
+        ));
+    }
+    let lost: Vec<&str> =
+        view.nodes.iter().filter(|node| node.state == "lost").map(|node| node.name.as_str()).collect();
+    if !lost.is_empty() {
+        return Some((
+            format!(
+                "{} of the cluster {cluster} {} lost: {}.",
+                plural(lost.len() as u64, "node", "nodes"),
+                is_or_are(lost.len()),
+                lost.join(", ")
+            ),
+            "The others take over its share of the budgets. Start it again; clients that connect to it by name can't."
+                .to_owned(),
+        ));
+    }
+    (!refused.is_empty()).then(|| {
+        (
+            format!("This node does not run the newest configuration of the cluster {cluster}: {refused}."),
+            "Correct the shared configuration, or what this node lacks for it.".to_owned(),
+        )
+    })
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 /// A kind of refused logins: `ann to shop from 10.0.0.7 (password authentication failed)`.
@@ -304,6 +363,25 @@ mod tests {
         let found = failing.look(&limited, 101.0);
         assert_eq!((found.len(), found[0].kind), (1, "limit"));
         assert!(found[0].summary.contains("Most are logins of ann to shop from user 7"), "{found:?}");
+    }
+
+    #[test]
+    fn a_node_or_etcd_that_is_lost_is_a_fault_once_it_lasts() {
+        let mut failing = Failing::default();
+        let seen = |member_state, other| {
+            let nodes = vec![weir_admin::ClusterNode { name: "b".to_owned(), state: other, ..Default::default() }];
+            let view = ClusterView { cluster: "shop".to_owned(), member_state, nodes, ..Default::default() };
+            Report { cluster: Some(std::sync::Arc::new(view)), ..Report::default() }
+        };
+        assert!(failing.look(&seen("member", "member"), 100.0).is_empty());
+        assert!(failing.look(&seen("floor", "member"), 101.0).is_empty(), "for a moment");
+        let found = failing.look(&seen("floor", "member"), 104.0);
+        assert_eq!((found.len(), found[0].kind, found[0].since), (1, "cluster", 101.0));
+        assert!(found[0].summary.contains("etcd does not answer"), "{found:?}");
+        assert!(failing.look(&seen("member", "late"), 105.0).is_empty());
+        failing.look(&seen("member", "lost"), 106.0);
+        let found = failing.look(&seen("member", "lost"), 109.0);
+        assert!(found[0].summary.contains("1 node of the cluster shop is lost: b."), "{found:?}");
     }
 
     #[test]
