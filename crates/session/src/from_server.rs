@@ -57,6 +57,15 @@ pub struct ServerOutcome {
     pub unusual: Option<Box<Unusual>>,
 }
 
+/// A server has broken the protocol.
+#[derive(Debug)]
+pub struct Violated {
+    /// How.
+    pub violation: ProtocolViolation,
+    /// What the messages before meant: clients have their answers, and they count.
+    pub before: Box<ServerOutcome>,
+}
+
 /// The meaning of server output that was more than replies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unusual {
@@ -110,48 +119,12 @@ pub fn feed<O: Out>(
     input: &[u8],
     ctx: &mut Context<'_>,
     out: &mut O,
-) -> Result<ServerOutcome, ProtocolViolation> {
-    let mut at = 0;
-    // The beginning of a message that arrived in pieces.
-    let mut held = Vec::new();
+) -> Result<ServerOutcome, Violated> {
     let mut parser = MessageParser { server, client, ctx, out, outcome: ServerOutcome::default(), end: 0 };
-    while !parser.outcome.ends_link() {
-        let Server { stream, found, .. } = &mut *parser.server;
-        let (view, head) = match stream.next(input, &mut at, |_, head| need(head, found.is_some()))? {
-            Piece::End => break,
-            Piece::Rest(range, disposition) => {
-                if disposition == Disposition::Forward && parser.client.is_some() {
-                    parser.out.client_range(range.clone());
-                }
-                if parser.server.descriptions.is_reading() {
-                    parser.server.descriptions.feed(&input[range.clone()]);
-                    repeat::withhold_more(parser.server, &input[range]);
-                    parser.described();
-                }
-                // Local replies have waited for the end of this message.
-                parser.emit_local_replies();
-                continue;
-            }
-            Piece::Here(here, head) => {
-                let view = View::in_input(input, here, head);
-                at += view.bytes.len();
-                (view, head)
-            }
-            Piece::Held(head) => {
-                held = parser.server.stream.take_held();
-                (View::held(&held, head), head)
-            }
-        };
-        parser.end = at;
-        parser.message(view, head)?;
-        if !held.is_empty() {
-            parser.server.stream.give_back(std::mem::take(&mut held));
-        }
+    match parser.read(input) {
+        Ok(()) => Ok(parser.outcome),
+        Err(violation) => Err(Violated { violation, before: Box::new(parser.outcome) }),
     }
-    if parser.ctx.watch.is_some() {
-        parser.server.watched.received(at);
-    }
-    Ok(parser.outcome)
 }
 
 /// The bytes of a process id.
@@ -183,6 +156,51 @@ struct MessageParser<'s, 'c, O> {
 }
 
 impl<O: Out> MessageParser<'_, '_, O> {
+    /// Takes the input's messages one by one.
+    #[inline]
+    fn read(&mut self, input: &[u8]) -> Result<(), ProtocolViolation> {
+        let mut at = 0;
+        // The beginning of a message that arrived in pieces.
+        let mut held = Vec::new();
+        while !self.outcome.ends_link() {
+            let Server { stream, found, .. } = &mut *self.server;
+            let (view, head) = match stream.next(input, &mut at, |_, head| need(head, found.is_some()))? {
+                Piece::End => break,
+                Piece::Rest(range, disposition) => {
+                    if disposition == Disposition::Forward && self.client.is_some() {
+                        self.out.client_range(range.clone());
+                    }
+                    if self.server.descriptions.is_reading() {
+                        self.server.descriptions.feed(&input[range.clone()]);
+                        repeat::withhold_more(self.server, &input[range]);
+                        self.described();
+                    }
+                    // Local replies have waited for the end of this message.
+                    self.emit_local_replies();
+                    continue;
+                }
+                Piece::Here(here, head) => {
+                    let view = View::in_input(input, here, head);
+                    at += view.bytes.len();
+                    (view, head)
+                }
+                Piece::Held(head) => {
+                    held = self.server.stream.take_held();
+                    (View::held(&held, head), head)
+                }
+            };
+            self.end = at;
+            self.message(view, head)?;
+            if !held.is_empty() {
+                self.server.stream.give_back(std::mem::take(&mut held));
+            }
+        }
+        if self.ctx.watch.is_some() {
+            self.server.watched.received(at);
+        }
+        Ok(())
+    }
+
     /// Decides on the message whose beginning is in `view`.
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {

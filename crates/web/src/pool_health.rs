@@ -1,6 +1,6 @@
 //! A pool's health in JSON: the same object in the API and in events.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_admin::{ClientNames, PoolHealth};
 
 use crate::figures::seconds_of;
@@ -38,7 +38,7 @@ pub(crate) struct Health {
 }
 
 /// Clients of one user and application.
-#[derive(Clone, PartialEq, Serialize, Debug)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub(crate) struct Affected {
     user: String,
     application_name: String,

@@ -459,7 +459,7 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize
         let outcome = from_server::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
         match outcome {
             // The server is closed, so its state has no meaning any more.
-            Err(unexpected) => return (written.client, written.server, end + unexpected.0),
+            Err(violated) => return (written.client, written.server, end + violated.violation.0),
             // An engine parts the two here, so the state has no meaning either: later bytes are not read, and how much
             // of the last message was passed on depends on the cut.
             Ok(outcome) if !keeps_link(&outcome) => return (Vec::new(), written.server, end + "parted"),

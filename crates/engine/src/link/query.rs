@@ -8,7 +8,6 @@ use weir_session::{Refusal, Repeat, ServerError, StopReason, from_client, from_s
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::common::{FollowUp, cx};
-use crate::conns::Conn;
 use crate::core::Core;
 use crate::lines;
 use crate::link::relay::MAX_PIPELINED_SEGMENTS;
@@ -30,15 +29,26 @@ fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, refused: &[
     }
 }
 
-/// Counts what the client of a server lost or was refused; the log names each kind once a pool.
+/// Counts the requests of a server's client that were refused, and what state it lost or was refused; the log names each
+/// kind once a pool.
 #[cold]
-fn count_lost<I: Io>(core: &mut Core, server: &ServerSlot, unusual: &from_server::Unusual, io: &mut I) {
+fn count_refused<I: Io>(
+    core: &mut Core,
+    server: &ServerSlot,
+    mut client: Option<&mut ClientSlot>,
+    unusual: &from_server::Unusual,
+    io: &mut I,
+) {
+    if let Some(client) = client.as_deref_mut() {
+        requests_refused(core, client, &unusual.refused, io);
+    }
+    if unusual.lost.is_empty() && unusual.refused_state.is_empty() {
+        return;
+    }
     let pool = core.pools.get_mut(server.pool);
     let new = lost_state::count(pool, unusual);
-    let client = server.link.filter(|_| !new.is_empty()).and_then(|client| core.conns.take::<ClientSlot>(client));
-    if let Some(mut client) = client {
-        lost_state::log(core.common.config(), new, unusual, &mut client, &pool.name, &core.sessions.params, io);
-        core.conns.put_at(client.conn, Conn::Client(client));
+    if let Some(client) = client.filter(|_| !new.is_empty()) {
+        lost_state::log(core.common.config(), new, unusual, client, &pool.name, &core.sessions.params, io);
     }
 }
 
@@ -213,13 +223,8 @@ fn unusual_reply<I: Io>(
 ) -> Option<(Box<ServerSlot>, Option<Box<ClientSlot>>)> {
     let link = server.link;
     take_reports(core, now, &mut server, client.as_deref_mut(), &unusual.reported);
-    if let Some(mut client) = client {
-        requests_refused(core, &mut client, &unusual.refused, io);
-        core.conns.put_client(client);
-    }
-    if !(unusual.lost.is_empty() && unusual.refused_state.is_empty()) {
-        count_lost(core, &server, &unusual, io);
-    }
+    count_refused(core, &server, client.as_deref_mut(), &unusual, io);
+    client.into_iter().for_each(|client| core.conns.put_client(client));
     let violation = relay::violation(&unusual);
     if let Some(fatal) = unusual.fatal {
         note_fatal(core, &mut server, fatal, io);
@@ -287,7 +292,10 @@ pub(crate) fn server_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<Se
             }
             replied(core, now, server, client, io);
         }
-        Err(violation) => {
+        Err(from_server::Violated { violation, before }) => {
+            if let Some(unusual) = before.unusual {
+                count_refused(core, &server, client.as_deref_mut(), &unusual, io);
+            }
             client.into_iter().for_each(|client| core.conns.put_client(client));
             note_violation(core, &mut server, &violation, io);
             lost::server_lost(core, now, server, io);

@@ -145,21 +145,25 @@ pub(crate) fn feed_server<I: Io>(
     server: &mut ServerSlot,
     mut client: Option<&mut ClientSlot>,
     bytes: &[u8],
-) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
+) -> Result<from_server::ServerOutcome, from_server::Violated> {
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid);
     let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let (outcome, watched) = {
+    let (fed, watched) = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
         let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
-        let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+        let fed = from_server::feed(up, session, bytes, &mut context, &mut wire);
         let watched = context.watch.is_some();
         slot.counts.stats.sent += wire.finish();
-        (outcome?, watched)
+        (fed, watched)
+    };
+    let outcome = match &fed {
+        Ok(outcome) => outcome,
+        Err(violated) => &*violated.before,
     };
     if watched {
         count_statements(cx, slot, server, client.as_deref_mut());
@@ -170,12 +174,12 @@ pub(crate) fn feed_server<I: Io>(
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
     if outcome.queries > 0 {
-        count_queries(cx.now, slot, server, &outcome);
+        count_queries(cx.now, slot, server, outcome);
     }
     if let Some(unusual) = &outcome.unusual {
         count_errors(cx, slot, client.as_deref(), &unusual.errors);
     }
-    Ok(outcome)
+    fed
 }
 
 /// Counts a server's errors; a pool of which many queries fail is looked at.

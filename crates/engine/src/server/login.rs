@@ -346,8 +346,8 @@ pub(crate) fn query_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
                 None => core.conns.put_server(server),
             }
         }
-        Err(violation) => {
-            query::note_violation(core, &mut server, &violation, io);
+        Err(violated) => {
+            query::note_violation(core, &mut server, &violated.violation, io);
             lost(core, now, server, io);
         }
     }

@@ -45,7 +45,8 @@ fn a_server_in_the_middle_of_a_message_is_not_clean() {
 #[test]
 fn an_unsolicited_reply_ends_the_server() {
     let mut link = Link::transaction();
-    assert_eq!(link.feed_server(&row("x"), true), Err(ProtocolViolation("a reply that no request explains")));
+    let violated = link.feed_server(&row("x"), true).unwrap_err();
+    assert_eq!(violated.violation, ProtocolViolation("a reply that no request explains"));
     assert_eq!(link.to_client, b"", "and does not reach the client");
     assert!(link.feed_server(&ready(), true).is_err());
 }

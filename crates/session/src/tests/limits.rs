@@ -60,6 +60,12 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         assert!(!link.has("b") && link.server().is_quiet());
         assert_eq!(tags(&link.ask(&[bind("a"), execute(), sync()])), "BES", "{text}: what was there is trusted");
         link.tell(&[bound(), complete("SELECT 1"), ready()]);
+        // What came before the server broke the protocol counts all the same.
+        link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
+        let missing = error("26000", "prepared statement \"weir_x\" does not exist");
+        let violated = link.feed_server(&[missing, ready(), ready()].concat(), true).unwrap_err();
+        let (before, unusual) = (violated.before.queries, violated.before.unusual.unwrap());
+        assert_eq!((before, &unusual.refused[..]), (1, &[text][..]), "{:?}", violated.violation);
         link.ask(&[close("a"), sync()]);
         link.tell(&[ready()]);
         link.prepared("c", "select 2");

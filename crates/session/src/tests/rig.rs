@@ -7,10 +7,8 @@ use weir_base::PoolMode;
 use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
 use crate::from_client::{self, ClientOutcome};
-use crate::from_server::{self, ServerOutcome};
-use crate::{
-    CancelKey, Client, Executed, Out, OwnContext, ProtocolViolation, Server, StatementId, StatementWatch, StopReason,
-};
+use crate::from_server::{self, ServerOutcome, Violated};
+use crate::{CancelKey, Client, Executed, Out, OwnContext, Server, StatementId, StatementWatch, StopReason};
 
 /// The process ids of the server, and the one that its client received.
 pub(crate) const SERVER_PID: u32 = 77;
@@ -125,7 +123,7 @@ impl Link {
     }
 
     /// The server sends, to its client if it has one.
-    pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<ServerOutcome, ProtocolViolation> {
+    pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<ServerOutcome, Violated> {
         let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
         let mut ctx = self.own.context();
         ctx.watch = self.watch.as_mut().map(|watch| watch as &mut dyn StatementWatch);

@@ -7,10 +7,12 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::BackendSignal;
 
+use super::page::page_limit;
 use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::incident::{Incident, Key, current};
+use crate::watch::{PastIncident, Watch};
 
 #[derive(Serialize)]
 pub(crate) struct All {
@@ -33,6 +35,31 @@ pub(crate) async fn list(
     let (report, config) = workers.report().await?;
     let wanted = |name: &str| pool.as_deref().is_none_or(|pool| pool == name);
     current(&workers, &activity_probe, &report, &config, wanted).await.map(|incidents| Json(All { incidents }))
+}
+
+/// How many past incidents are listed, unless fewer are wanted.
+const LISTED: usize = 200;
+
+#[derive(Serialize)]
+pub(crate) struct PastIncidents {
+    incidents: Vec<PastIncident>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PastQuery {
+    pool: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/incidents/past`.
+pub(crate) async fn past(
+    State(watch): State<Watch>,
+    wanted: Result<Query<PastQuery>, QueryRejection>,
+) -> Result<Json<PastIncidents>, ApiError> {
+    let Query(PastQuery { pool, limit }) = wanted?;
+    let most = page_limit(limit.or(Some(LISTED)))?;
+    Ok(Json(PastIncidents { incidents: watch.incidents().newest(pool.as_deref(), most) }))
 }
 
 type Backend = Result<Path<(String, u32)>, PathRejection>;

@@ -166,6 +166,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/advice/{name}/undo", VIEWER, ADMIN, post(advice::undo)),
         ("/api/v1/advice/{name}/keep", VIEWER, ADMIN, post(advice::keep)),
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
+        ("/api/v1/incidents/past", VIEWER, ADMIN, get(incidents::past)),
         ("/api/v1/alerts", VIEWER, ADMIN, get(alerts::list)),
         ("/api/v1/alerts/test", VIEWER, OPERATOR, post(alerts::test)),
         ("/api/v1/silences", VIEWER, OPERATOR, post(alerts::silence)),

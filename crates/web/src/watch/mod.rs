@@ -9,6 +9,7 @@ mod failing;
 mod findings;
 mod frame;
 mod history;
+mod incident_log;
 mod ring;
 mod series;
 mod stream;
@@ -38,6 +39,7 @@ use frame::{Frame, error_event};
 pub(crate) use frame::{Selection, number};
 use history::History;
 pub(crate) use history::merged;
+pub(crate) use incident_log::{IncidentLog, PastIncident};
 pub(crate) use ring::Scale;
 use series::{PoolState, PoolStates, UNKNOWN, sample};
 pub(crate) use series::{SERIES, Sample, place};
@@ -52,6 +54,7 @@ const POOLS_A_SECOND: usize = 5_000;
 pub(crate) struct Watch {
     state: Arc<Mutex<WatchState>>,
     history: Arc<Mutex<History>>,
+    incidents: IncidentLog,
     /// The error of the history's disk at the last second: known without a wait for the disk.
     write_error: Arc<Mutex<Option<String>>>,
 }
@@ -90,7 +93,12 @@ impl Watch {
     /// With a folder for the history, if it is to survive a restart.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Watch> {
         let history = Arc::new(Mutex::new(History::new(folder)?));
-        Ok(Watch { state: Arc::default(), history, write_error: Arc::default() })
+        Ok(Watch { state: Arc::default(), history, incidents: IncidentLog::open(folder), write_error: Arc::default() })
+    }
+
+    /// What was broken, and is.
+    pub(crate) fn incidents(&self) -> &IncidentLog {
+        &self.incidents
     }
 
     /// Requests the workers' reports in a loop.
@@ -142,6 +150,7 @@ impl Watch {
         }
         lines.into_iter().for_each(|line| workers.log(line));
         let frame = Arc::new(Frame { faults, ..now.since(before.as_deref()) });
+        self.incidents.observe(&frame);
         let now = Arc::new(now);
         *before = Some(now.clone());
         {

@@ -1,0 +1,281 @@
+//! What was broken: the incidents that are over, and those that last.
+//!
+//! Pools with the same state and the same error of a server are one incident: one dead server is one, whatever pools it
+//! has. It is over when it was not seen for [`OVER_AFTER`]. Owns the incidents that last; the others are in a journal in the
+//! folder of `[web] history`, which also has the beginnings of those that last: what a process did not see the end of has
+//! none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use weir_admin::ClientNames;
+
+use super::frame::Frame;
+use crate::clock;
+use crate::faults::Fault;
+use crate::journal::{Bounds, Journal};
+use crate::lock::lock;
+use crate::pool_health::Affected;
+
+/// An incident that comes back within this time is the same one; in seconds.
+const OVER_AFTER: f64 = 30.0;
+/// The most pools that are named.
+const NAMED: usize = 20;
+/// The most incidents that last at once; further ones are not recorded.
+const MOST: usize = 200;
+const BOUNDS: Bounds = Bounds { records: 2_000, bytes: 2 << 20 };
+const FILE: &str = "incidents";
+
+/// Something that was broken.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct PastIncident {
+    /// The number of the incident, also after a restart: later ones have greater numbers.
+    pub(crate) id: u64,
+    /// A state of pools, or the kind of a fault.
+    pub(crate) what: String,
+    /// The pools by name, up to [`NAMED`]; none for a fault.
+    pub(crate) pools: Vec<String>,
+    pub(crate) pools_total: usize,
+    /// The server's error, the cause that was found, or the fault in a sentence.
+    pub(crate) cause: String,
+    /// What was to be done.
+    pub(crate) advice: String,
+    /// Seconds since 1970.
+    pub(crate) since: f64,
+    /// Seconds since 1970; none while it lasts, and where the process ended before it did.
+    pub(crate) until: Option<f64>,
+    /// Whether it lasts.
+    pub(crate) lasts: bool,
+    /// The most affected clients at a moment, and of which users and applications they were then.
+    pub(crate) clients: u64,
+    pub(crate) affected: Vec<Affected>,
+}
+
+/// What makes pools one incident: the state, and the server's error or, without one, the pool.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key(String, String);
+
+struct Lasting {
+    incident: PastIncident,
+    pools: BTreeSet<String>,
+    /// When it was last seen, in seconds since 1970.
+    seen: f64,
+}
+
+/// All incidents; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct IncidentLog(Arc<Inner>);
+
+struct Inner {
+    /// Of the records of one number the last one counts.
+    over: Journal<PastIncident>,
+    lasting: Mutex<BTreeMap<Key, Lasting>>,
+    next: AtomicU64,
+}
+
+/// What is broken at a moment, with the same key.
+#[derive(Default)]
+struct Broken {
+    pools: BTreeSet<String>,
+    cause: String,
+    advice: String,
+    since: f64,
+    clients: u64,
+    names: ClientNames,
+}
+
+impl IncidentLog {
+    /// With those of earlier processes in a folder, if there is one.
+    pub(crate) fn open(folder: Option<&Path>) -> IncidentLog {
+        let next = AtomicU64::new(clock::now().as_micros() as u64);
+        IncidentLog(Arc::new(Inner { over: Journal::open(folder, FILE, BOUNDS), lasting: Mutex::default(), next }))
+    }
+
+    /// Takes in the figures of a moment.
+    pub(super) fn observe(&self, frame: &Frame) {
+        if self.take(broken(frame), frame.at) {
+            let log = self.clone();
+            // A disk may be slow, and its error is one of `faults`.
+            let write = move || drop(log.0.over.write_out());
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(write)),
+                Err(_) => write(),
+            }
+        }
+    }
+
+    /// Returns whether something is to be written out.
+    fn take(&self, broken: BTreeMap<Key, Broken>, now: f64) -> bool {
+        let mut lasting = lock(&self.0.lasting);
+        let mut to_write = false;
+        for (key, broken) in broken {
+            if let Some(known) = lasting.get_mut(&key) {
+                known.add(broken, now);
+            } else if lasting.len() < MOST {
+                let begun = Lasting::begin(self.0.next.fetch_add(1, Ordering::Relaxed), &key.0, broken, now);
+                to_write |= self.0.over.push(begun.incident.clone());
+                lasting.insert(key, begun);
+            }
+        }
+        lasting.retain(|_, known| {
+            let lasts = now - known.seen < OVER_AFTER;
+            if !lasts {
+                known.incident.until = Some(known.seen);
+                to_write |= self.0.over.push(known.incident.clone());
+            }
+            lasts
+        });
+        to_write
+    }
+
+    /// The newest first, at most so many: of this pool, or of all.
+    pub(crate) fn newest(&self, pool: Option<&str>, most: usize) -> Vec<PastIncident> {
+        let now = clock::now().as_secs_f64();
+        let mut found: Vec<PastIncident> = lock(&self.0.lasting).values().map(|lasting| lasting.shown(now)).collect();
+        let mut known: BTreeSet<u64> = found.iter().map(|incident| incident.id).collect();
+        self.0.over.newest_first(|all| found.extend(all.filter(|incident| known.insert(incident.id)).cloned()));
+        found.retain(|incident| pool.is_none_or(|pool| incident.pools.iter().any(|name| name == pool)));
+        found.sort_by_key(|incident| std::cmp::Reverse(incident.id));
+        found.truncate(most);
+        found
+    }
+
+    /// The error of the disk, if the last incidents could not be written, after another try.
+    pub(crate) fn retry(&self) -> Option<String> {
+        self.0.over.retry()
+    }
+}
+
+impl Lasting {
+    fn begin(id: u64, what: &str, broken: Broken, now: f64) -> Lasting {
+        let since = if broken.since > 0.0 { broken.since.min(now) } else { now };
+        let incident = PastIncident {
+            id,
+            what: what.to_owned(),
+            pools: Vec::new(),
+            pools_total: 0,
+            cause: String::new(),
+            advice: String::new(),
+            since,
+            until: None,
+            lasts: false,
+            clients: 0,
+            affected: Vec::new(),
+        };
+        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now };
+        begun.add(broken, now);
+        begun
+    }
+
+    fn add(&mut self, broken: Broken, now: f64) {
+        self.seen = now;
+        self.pools.extend(broken.pools);
+        let of = &mut self.incident;
+        of.pools_total = self.pools.len();
+        of.pools = self.pools.iter().take(NAMED).cloned().collect();
+        if !broken.cause.is_empty() {
+            (of.cause, of.advice) = (broken.cause, broken.advice);
+        }
+        if broken.clients > of.clients || of.affected.is_empty() {
+            (of.clients, of.affected) = (broken.clients.max(of.clients), Affected::most(&broken.names));
+        }
+    }
+
+    fn shown(&self, now: f64) -> PastIncident {
+        // A second or two pass between two looks.
+        let lasts = now - self.seen < 5.0;
+        let until = (!lasts).then_some(self.seen);
+        PastIncident { until, lasts, ..self.incident.clone() }
+    }
+}
+
+/// What is broken, by what makes it one incident.
+fn broken(frame: &Frame) -> BTreeMap<Key, Broken> {
+    let mut all: BTreeMap<Key, Broken> = BTreeMap::new();
+    for (name, pool) in frame.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()) {
+        let health = &pool.health;
+        let error = health.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
+        let key = Key(health.state.name().to_owned(), error.clone().unwrap_or_else(|| name.clone()));
+        let of = all.entry(key).or_default();
+        of.pools.insert(name.clone());
+        of.cause = error.or_else(|| Some(health.finding.as_ref()?.cause.clone())).unwrap_or_default();
+        health.advice().clone_into(&mut of.advice);
+        let since = health.since as f64 / 1e6;
+        of.since = if of.since == 0.0 { since } else { of.since.min(since) };
+        of.clients += health.clients();
+        of.names.add(&health.affected);
+    }
+    for Fault { kind, summary, advice, since, .. } in frame.faults.iter().filter(|fault| fault.problem) {
+        let of = all.entry(Key((*kind).to_owned(), String::new())).or_default();
+        (of.cause, of.advice, of.since) = (summary.clone(), advice.clone(), *since);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down(pools: &[&str], clients: u64) -> BTreeMap<Key, Broken> {
+        let of = Broken {
+            pools: pools.iter().map(|name| (*name).to_owned()).collect(),
+            cause: "Connection refused (08006)".to_owned(),
+            advice: "Start it.".to_owned(),
+            since: 99.0,
+            clients,
+            names: ClientNames::default(),
+        };
+        [(Key("cannot connect".to_owned(), "Connection refused (08006)".to_owned()), of)].into()
+    }
+
+    #[test]
+    fn pools_of_one_dead_server_are_one_incident_with_its_peak_until_it_was_not_seen_for_a_while() {
+        let log = IncidentLog::open(None);
+        log.take(down(&["a"], 3), 100.0);
+        log.take(down(&["a", "b"], 9), 101.0);
+        log.take(BTreeMap::new(), 110.0);
+        log.take(down(&["b"], 2), 120.0);
+        log.take(BTreeMap::new(), 149.0);
+        assert_eq!(log.newest(None, 10).len(), 1);
+        log.take(BTreeMap::new(), 151.0);
+        let found = log.newest(Some("b"), 10);
+        let of = &found[0];
+        assert_eq!((found.len(), of.pools_total, of.clients, of.since, of.until), (1, 2, 9, 99.0, Some(120.0)));
+        assert!(!of.lasts && of.what == "cannot connect" && log.newest(Some("c"), 10).is_empty());
+        log.take(down(&["a"], 1), 200.0);
+        let found = log.newest(None, 10);
+        assert!(found.len() == 2 && found[0].id > found[1].id && found[0].until.is_some(), "{found:?}");
+    }
+
+    #[test]
+    fn incidents_survive_the_process_and_one_whose_end_was_not_seen_has_none() {
+        let folder = std::env::temp_dir().join(format!("weir-incidents-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let log = IncidentLog::open(Some(&folder));
+        assert!(log.take(down(&["a"], 3), 100.0));
+        assert!(log.take(BTreeMap::new(), 140.0));
+        assert!(log.take(down(&["b"], 3), 200.0));
+        assert_eq!(log.0.over.write_out(), None);
+        let found = IncidentLog::open(Some(&folder)).newest(None, 10);
+        let ends: Vec<_> = found.iter().map(|of| (of.pools[0].as_str(), of.until, of.lasts)).collect();
+        assert_eq!(ends, [("b", None, false), ("a", Some(100.0), false)]);
+        std::fs::remove_dir_all(&folder).expect("it is removed");
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let log = IncidentLog::open(None);
+        let many = |from: usize| {
+            (from..from + 1_000).map(|n| (Key("blocked".to_owned(), n.to_string()), Broken::default())).collect()
+        };
+        for round in 0..20 {
+            log.take(many(round * 1_000), round as f64 * 100.0);
+        }
+        assert!(lock(&log.0.lasting).len() <= MOST);
+        assert!(log.newest(None, usize::MAX).len() <= MOST + BOUNDS.records);
+    }
+}
