@@ -153,8 +153,10 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await one.connect().catch(() => {});
       await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
       await first(page);
-      assert.match(await page.getByRole('link', { name: 'Change shop' }).getAttribute('href'), /pools\/shop\/change$/);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
+      await page.getByRole('region', { name: 'Problems' }).getByRole('link', { name: 'Details' }).click();
+      const incident = page.getByRole('region', { name: 'Incident of shop' });
+      assert.match(await incident.getByRole('link', { name: 'Change…' }).getAttribute('href'), /pools\/shop\/change$/);
     });
   } finally {
     await weir.stop();
@@ -395,10 +397,9 @@ test('a full disk is shown with its error and what it costs, and gone when there
       const banner = page.getByRole('region', { name: 'Problems' });
       await banner.getByText(/The history can't be written: .*no space is left/i).waitFor({ timeout: SOON });
       await banner.getByText(/Free space on the disk of \[web\] history/).waitFor();
-      await banner.getByText(/The log can't be written: .*weir\.log: no space left/i).waitFor({ timeout: SOON });
-      await banner.getByText(/Free space on the disk of \[log\] file/).waitFor();
       await banner.getByText(/since \d\d:\d\d:\d\d/).first().waitFor();
-      assert.match(await page.title(), /^\(!\) disk /);
+      await banner.getByRole('link', { name: '2 incidents' }).waitFor({ timeout: SOON });
+      assert.match(await page.title(), /^\(!\) 2 incidents /);
       const { faults } = await (await fetch(`${weir.panel}api/v1/status`)).json();
       assert.deepEqual(faults.map(({ kind, problem }) => [kind, problem]), [['disk', true], ['disk', true]]);
       const metrics = await (await fetch(`${weir.panel}metrics`)).text();
@@ -410,6 +411,10 @@ test('a full disk is shown with its error and what it costs, and gone when there
       await console.end();
       await verdict(page, 'Weir has a problem: disk');
       assert.deepEqual(await looks(page, 'incident-disk'), []);
+      await banner.getByRole('link', { name: '2 incidents' }).click();
+      const log = page.getByRole('main').getByRole('region').filter({ hasText: /Free space on the disk of \[log\] file/ });
+      await log.getByText(/The log can't be written: .*weir\.log: no space left/i).waitFor();
+      await goTo('pools');
       rmSync(filler);
       await change(78);
       await banner.waitFor({ state: 'detached' });

@@ -136,12 +136,11 @@ test('each pool has the same word in the API, the console and the panel, and eac
     const row = page.locator('[role=row]').filter({ has: page.locator('.name').getByRole('link', { name, exact: true }) });
     await row.getByText(state, { exact: true }).first().waitFor();
   }
-  // The worst ones have a line, the others are a click away; and clients that a limit refuses are a fault.
+  // One has the bar, the others are a click away; and clients that a limit refuses are a fault.
   const banner = page.getByRole('region', { name: 'Problems', exact: true });
-  await banner.getByRole('link', { name: /more pools? with a problem/ }).waitFor();
-  await banner.getByText(/A limit refuses clients or their requests of blog/).waitFor();
+  await banner.getByRole('link', { name: /^\d+ incidents$/ }).click();
+  await page.getByRole('region', { name: 'Incident of Clients' }).getByText(/A limit refuses clients or their requests of blog/).waitFor();
   // What the pool's health says is the incident's word, too.
-  await goTo('incidents');
   for (const name of ['desk', 'gone', 'mute', 'nope']) {
     await page.getByRole('region', { name: `Incident of ${name}` }).locator('.title').getByText(STATES[name], { exact: true }).waitFor();
   }

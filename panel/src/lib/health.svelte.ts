@@ -1,6 +1,6 @@
 // What is broken, and whether what the page shows is fresh: the same for all pages, from whatever stream of figures one follows.
 import { plural } from './format';
-import type { Affected, Event, Fault, Problem } from './types';
+import type { Affected, Event, Fault, Figures, Problem } from './types';
 
 /** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
 const BROKEN = 1800;
@@ -17,6 +17,8 @@ class Health {
   brokenPools = $state(0);
   /** What is wrong with Weir itself, the worst first. */
   faults = $state.raw<Fault[]>([]);
+  /** All pools as one, where events tell. */
+  all = $state.raw<Figures | null>(null);
   /** Whether Weir gives no answer: what is shown is old. */
   stale = $state(false);
   /** Seconds since 1970, by this machine's clock: the last figures, and now. */
@@ -37,7 +39,7 @@ class Health {
     this.broken = 0;
   }
 
-  take({ problems, problem_pools, faults }: Event) {
+  take({ problems, problem_pools, faults, all }: Event) {
     const now = performance.now();
     if (this.last > 0 && !this.stale) this.interval = Math.min(10_000, Math.max(1000, now - this.received));
     this.received = now;
@@ -47,6 +49,7 @@ class Health {
     this.problems = problems ?? [];
     this.brokenPools = problem_pools ?? this.problems.length;
     this.faults = faults ?? [];
+    this.all = all ?? null;
   }
 
   /** The connection broke off, or could not be made again. */

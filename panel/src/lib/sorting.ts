@@ -30,15 +30,14 @@ export function startsDown(column: Column): boolean {
 
 /** Problems come before all else, the worst first. */
 const WORST = ['saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
-function badness({ pool, now }: Row): number {
-  return WORST.indexOf((now.health ?? pool.health)?.state ?? '');
-}
+export const badness = (state: string): number => WORST.indexOf(state);
+const badnessOf = ({ pool, now }: Row) => badness((now.health ?? pool.health)?.state ?? '');
 
 export function sorted(rows: Row[], column: Column, down: boolean): Row[] {
   const key = KEYS[column];
   const sign = down ? -1 : 1;
   const compare = (a: string | number, b: string | number) => (a < b ? -1 : a > b ? 1 : 0);
-  const keyed = rows.map((row) => [key(row), row, badness(row)] as const);
+  const keyed = rows.map((row) => [key(row), row, badnessOf(row)] as const);
   keyed.sort(([a, one, bad], [b, other, worse]) => worse - bad || sign * compare(a, b) || compare(one.pool.name, other.pool.name));
   return keyed.map(([, row]) => row);
 }
@@ -51,7 +50,7 @@ export function isUntried({ pool, now }: Row): boolean {
 export type Filter = 'all' | 'problems' | 'waiting' | 'stopped' | 'untried';
 
 export function matches(row: Row, search: string, filter: Filter): boolean {
-  if (filter === 'problems' && badness(row) < 0) return false;
+  if (filter === 'problems' && badnessOf(row) < 0) return false;
   if (filter === 'waiting' && row.now.clients_waiting === 0) return false;
   if (filter === 'stopped' && !row.pool.paused && !row.pool.disabled) return false;
   if (filter === 'untried' && !isUntried(row)) return false;
@@ -94,7 +93,7 @@ export function grouped(rows: Row[], by: Group, closed: Set<string>): Line[] {
       pools: of.length,
       clients: sum(({ now }) => clientsOf(now)),
       waiting: sum(({ now }) => now.clients_waiting),
-      problems: sum((row) => Number(badness(row) >= 0)),
+      problems: sum((row) => Number(badnessOf(row) >= 0)),
     };
     return [head, ...(closed.has(name) ? [] : of.map((row) => ({ row })))];
   });

@@ -1,5 +1,4 @@
 // The words of the incident page.
-import { span } from '../../lib/format';
 import { kept } from '../../lib/pins';
 import type { IncidentClient, Process } from '../../lib/types';
 
@@ -20,17 +19,35 @@ export const runs = (process: Process) => process.state === 'active';
 /** 0 is a prepared transaction, which has no process. */
 function holders(blockedBy: number[]): string {
   const processes = blockedBy.filter((id) => id !== 0);
-  const parts = processes.length > 0 ? [`process ${processes.join(', ')}`] : [];
+  const [first, ...others] = processes;
+  const parts = first === undefined ? [] : [`process ${first}${others.length > 0 ? ` and ${others.length} more` : ''}`];
   if (blockedBy.includes(0)) parts.push('a prepared transaction');
   return parts.join(' and ');
 }
 
-/** What it does, and for how long. */
+/** A backend of a pool's server, and how many queries are behind it where it holds a lock. */
+export interface Backend {
+  pool: string;
+  process: Process;
+  blocks: number | null;
+}
+
+/** Whether its client sends nothing in a transaction. */
+export const idles = (process: Process) => process.state?.startsWith('idle in transaction') ?? false;
+
+/** How long it does what it does, in seconds. */
+export const age = (process: Process) => process.pinned_idle_seconds ?? process.state_seconds ?? process.transaction_seconds ?? 0;
+
+export function application(process: Process): string {
+  if (process.process_id === 0) return 'prepared transaction';
+  return (process.client?.application_name ?? process.application_name) || 'no name';
+}
+
+/** What it does. */
 export function does(process: Process): string {
-  const for_ = process.state_seconds === null ? '' : ` for ${span(process.state_seconds)}`;
-  if (process.blocked_by.length > 0) return `waits${for_} for ${holders(process.blocked_by)}`;
-  if (process.pinned && process.pinned_idle_seconds !== null) return `pinned by ${kept(process.pinned)}, idle for ${span(process.pinned_idle_seconds)}`;
-  if (runs(process)) return `runs a query${for_}`;
-  if (process.state) return `${process.state}${for_}`;
-  return process.process_id === 0 ? 'prepared, without a session' : 'its state is hidden';
+  if (process.blocked_by.length > 0) return `waits for ${holders(process.blocked_by)}`;
+  if (process.pinned && process.pinned_idle_seconds !== null) return `idle, pinned by ${kept(process.pinned)}`;
+  if (runs(process)) return process.waits_for ? `runs, waits for ${process.waits_for}` : 'runs a query';
+  if (process.state) return process.state;
+  return process.process_id === 0 ? 'prepared, without a session' : 'hidden from this user';
 }

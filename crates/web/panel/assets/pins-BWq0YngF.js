@@ -1,1 +1,0 @@
-var e={settings:`settings that can’t follow it`,listen:`LISTEN`,statements:`SQL’s PREPARE`,cursors:`a cursor WITH HOLD`,temporary_objects:`temporary objects`,advisory_locks:`an advisory lock`},t=t=>e[t]??t.replaceAll(`_`,` `),n=e=>e.by.map(({kind:e})=>t(e)).join(`, `),r=e=>[...e.by].sort((e,t)=>e.since-t.since).find(({statement:e})=>e)?.statement??null;export{t as n,r,n as t};

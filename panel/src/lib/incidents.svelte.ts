@@ -1,0 +1,69 @@
+// The causes of what is broken now, for every page: the bar on top, the page of incidents, the window's title. Asks for the
+// list of pools where events do not tell enough: which server a pool has, and all problems of very many.
+import { causesOf, type Cause } from './causes';
+import { health } from './health.svelte';
+import { pools } from './pools.svelte';
+import type { Problem } from './types';
+
+/** An event has no more problems than this (crates/web/src/watch/frame.rs). */
+const TOLD = 50;
+/** Between two requests for the list, in milliseconds. */
+const AGAIN = 5000;
+
+/** One that has ended. */
+export interface Over {
+  title: string;
+  state: string;
+  at: number;
+  seconds: number;
+}
+
+class Incidents {
+  /** Whether there are more problems than events tell of. */
+  private cut = $derived(health.problems.length >= TOLD);
+  readonly problems = $derived(this.cut ? this.all() : health.problems);
+  readonly causes: Cause[] = $derived(causesOf(this.problems, health.faults, (pool) => this.serverOf(pool)));
+  readonly bad = $derived(this.causes.filter(({ ink }) => ink === 'bad'));
+  /** The last one that has ended since the page was opened, while there is none now. */
+  over = $state.raw<Over | null>(null);
+  private asked = 0;
+
+  /** Keeps what the causes need up to date, until the answer is called. */
+  watch(): () => void {
+    return $effect.root(() => {
+      $effect(() => this.fill());
+      let before: Cause | null = null;
+      $effect(() => {
+        const [first] = this.bad;
+        if (first) this.over = null;
+        else if (before && !health.stale) this.over = { title: before.title, state: before.state, at: health.last, seconds: Math.max(0, health.last - (before.since ?? health.last)) };
+        before = first ?? null;
+      });
+    });
+  }
+
+  private serverOf(pool: string): string {
+    // Rows are replaced when the list has come.
+    void pools.rows;
+    return pools.get(pool)?.hosts.join(', ') ?? '';
+  }
+
+  /** The list's, and what events tell of the first of them. */
+  private all(): Problem[] {
+    const told = new Map(health.problems.map((problem) => [problem.pool, problem]));
+    const others = pools.rows.flatMap(({ pool, now }) => {
+      const of = now.health ?? pool.health;
+      return of.problem && !told.has(pool.name) ? [{ pool: pool.name, health: of }] : [];
+    });
+    return [...health.problems, ...others];
+  }
+
+  private fill() {
+    const unknown = health.problems.some(({ pool }) => pools.get(pool) === null);
+    if ((!unknown && !this.cut) || Date.now() - this.asked < AGAIN) return;
+    this.asked = Date.now();
+    void pools.refresh();
+  }
+}
+
+export const incidents = new Incidents();
