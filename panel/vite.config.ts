@@ -10,7 +10,8 @@ import { defineConfig, type Plugin } from 'vite';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, '../crates/web/panel');
-const proxy = { '/api': process.env.WEIR ?? 'http://127.0.0.1:8432' };
+const weir = process.env.WEIR ?? 'http://127.0.0.1:8432';
+const proxy = { '/api': weir, '/docs': weir };
 /** What the build is made of; the test walks the same. */
 const SOURCES = ['index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.ts'];
 

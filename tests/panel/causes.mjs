@@ -66,7 +66,7 @@ for (const [width, height] of [[1280, 900], [390, 844]]) {
         await page.evaluate(() => (globalThis.moved.length = 0));
         const tried = DEAD.map((name) => connect(weir, name, 'web').catch(() => {}));
         const bar = page.getByRole('region', { name: 'Problems' });
-        await bar.getByText('12 pools').waitFor();
+        await bar.getByRole('link', { name: '12 pools' }).waitFor();
         await page.getByRole('region', { name: 'State of all pools' }).getByText('12 pools of 13 have a problem').waitFor();
         await Promise.all(tried);
         await until('each row has its state', async () => (await page.locator('[role=row] .badge.bad').count()) >= 5);
@@ -91,7 +91,7 @@ test('one dead server is one incident, with its pools below it', async () => {
       await page.getByText('No incident').waitFor();
       await Promise.all(DEAD.map((name) => connect(weir, name, 'web').catch(() => {})));
       const bar = page.getByRole('region', { name: 'Problems' });
-      await bar.getByText('12 pools').waitFor();
+      await bar.getByRole('link', { name: '12 pools' }).waitFor();
       await bar.getByText(`127.0.0.1:${port}`, { exact: true }).waitFor();
       await bar.getByText(/^Connection refused .*Check that the database server runs/).waitFor();
       assert.match(await page.title(), new RegExp(`^\\(!\\) 127\\.0\\.0\\.1:${port} cannot connect `), 'it is one');
@@ -180,4 +180,27 @@ test('a list keeps its rows in their places while some are selected', async () =
   } finally {
     await stop();
   }
+});
+
+test('the search finds tasks, states and settings, and the documentation has one of its own', async () => {
+  await inBrowser({}, async ({ page, goTo }) => {
+    await goTo('pools');
+    await words(page).link('app').waitFor();
+    const search = async (text) => {
+      await page.keyboard.press('Control+k');
+      await page.getByRole('combobox').fill(text);
+      return page.getByRole('option');
+    };
+    for (const [text, wanted] of [['create user', /^Task\s+Create user/], ['max_clients', /^Setting\s+max_clients/], ['saturated', /^State\s+saturated/]]) {
+      await (await search(text)).filter({ hasText: wanted }).waitFor();
+      await page.keyboard.press('Escape');
+    }
+    await search('saturated');
+    await page.getByRole('option', { name: /^State/ }).click();
+    await page.getByRole('article').getByRole('heading', { name: 'The states' }).waitFor();
+    await page.getByLabel('Search the documentation').fill('idle_transaction_timeout');
+    await page.getByRole('region', { name: 'Found' }).getByRole('link', { name: '[limits]' }).click();
+    await page.getByRole('article').getByRole('heading', { name: '[limits]' }).waitFor();
+    assert.deepEqual(await looks(page, 'causes-docs'), []);
+  });
 });

@@ -47,6 +47,20 @@ export function percent(share: number | null | undefined): string {
   return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
+/** Shares as texts that add up to the whole, 1 unless it is less, in tenths of a per cent: the largest remainders are rounded up. */
+export function percents(shares: number[], whole = 1): string[] {
+  const tenths = shares.map((share) => share * 1000);
+  const least = tenths.map(Math.floor);
+  let left = Math.round(whole * 1000) - least.reduce((sum, part) => sum + part, 0);
+  const order = tenths.map((part, index) => [part - Math.floor(part), index] as const).sort(([a], [b]) => b - a);
+  for (const [, index] of order) {
+    if (left <= 0) break;
+    least[index] = (least[index] ?? 0) + 1;
+    left -= 1;
+  }
+  return least.map((part) => `${(part / 10).toFixed(1)} %`);
+}
+
 /** Made when the first is wanted: each takes a browser milliseconds, and the overview needs none. */
 const clocks = new Map<string, Intl.DateTimeFormat>();
 

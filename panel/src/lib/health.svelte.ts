@@ -88,6 +88,13 @@ export const faultWord = ({ kind }: Fault): string => kind.replaceAll('_', '-');
 /** The state of a pool of which nothing is known. */
 export const UNTRIED = 'not tried yet';
 
+/** The colour of a pool's state, the same everywhere: of kinds that are not known here, too. */
+export function inkOf(state: string | undefined): 'busy' | 'wait' | 'bad' | '' {
+  if (state === undefined || state === UNTRIED) return '';
+  if (state === 'healthy') return 'busy';
+  return ['waiting', 'paused', 'disabled'].includes(state) ? 'wait' : 'bad';
+}
+
 /** Whether a pool's state is out of the ordinary. */
 export function isNotable(state: string | undefined): boolean {
   return state !== undefined && state !== 'healthy' && state !== 'waiting';

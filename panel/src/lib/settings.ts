@@ -59,14 +59,15 @@ export function split(description: string): [line: string, rest: string] {
 
 /** A value with its unit, or in words. */
 export function valueOf({ key, kind, value }: Setting): string {
-  return shown(key, kind, value);
+  return inWords(key, kind, value);
 }
 
 export function defaultOf({ key, kind, default: value }: Setting): string {
-  return shown(key, kind, value ?? '');
+  return inWords(key, kind, value ?? '');
 }
 
-function shown(key: string, kind: string | undefined, value: string): string {
+/** A value of a kind with its unit. */
+export function inWords(key: string, kind: string | undefined, value: string): string {
   if (value === '') return 'none';
   if (kind === 'flag') return value === '1' ? 'on' : 'off';
   if (kind === 'time' && /^[\d.]+$/.test(value)) return timeOf(Number(value));
@@ -76,7 +77,7 @@ function shown(key: string, kind: string | undefined, value: string): string {
 }
 
 function timeOf(seconds: number): string {
-  if (seconds === 0) return '0';
+  if (seconds === 0) return '0 s';
   for (const [unit, length] of [['d', 86400], ['h', 3600], ['min', 60]] as const) {
     if (seconds >= length && seconds % length === 0) return `${seconds / length} ${unit}`;
   }

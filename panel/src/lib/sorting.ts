@@ -56,7 +56,8 @@ export function matches(row: Row, search: string, filter: Filter): boolean {
   if (filter === 'untried' && !isUntried(row)) return false;
   if (search === '') return true;
   const { name, database, hosts, user } = row.pool;
-  return [name, database, user ?? '', ...hosts].some((text) => text.toLowerCase().includes(search));
+  const { state } = row.now.health ?? row.pool.health;
+  return [name, database, user ?? '', state, ...hosts].some((text) => text.toLowerCase().includes(search));
 }
 
 /** What pools can be grouped by. */

@@ -6,6 +6,7 @@ import { notices, untilRestart } from '../../lib/notices.svelte';
 import { pools } from '../../lib/pools.svelte';
 import { parseAddress } from '../../lib/pgurl';
 import { BASICS, changes, fieldsOf, GROUPS, named, secondsOf, type Fields, type Key, type PoolKey } from '../../lib/poolkeys';
+import { inWords } from '../../lib/settings';
 import { needed, type Needed } from '../../lib/sizing';
 import { plain } from './plain';
 import type { Changed, Mode, Pool, PoolConfig, Setting, Tested } from '../../lib/types';
@@ -110,7 +111,7 @@ export class PoolDraft {
   /** What holds where nothing is given. */
   defaultOf(key: Key): string {
     const value = this.setting(key.setting);
-    return key.kind === 'time' && value ? `${value} s` : value;
+    return value === '' ? '' : inWords(key.setting ?? '', key.kind, value);
   }
 
   /** A time of the pool in seconds, its default included; null where the text is none. */

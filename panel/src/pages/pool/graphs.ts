@@ -17,7 +17,7 @@ export interface Graphed {
 const percentiles = (name: string): Line[] => [
   { name: `${name}_p50`, label: 'p50', ink: 'idle' },
   { name: `${name}_p95`, label: 'p95', ink: 'accent' },
-  { name: `${name}_p99`, label: 'p99', ink: 'wait' },
+  { name: `${name}_p99`, label: 'p99', ink: 'text' },
 ];
 
 /** The four that tell first how a pool is. */
@@ -62,7 +62,7 @@ export const FIRST: Graphed[] = [
     least: 2,
     lines: [
       { name: 'errors_per_second', label: 'server errors', ink: 'bad', fill: true },
-      { name: 'refusals_per_second', label: 'refused clients', ink: 'login' },
+      { name: 'refusals_per_second', label: 'refused clients', ink: 'bad', dash: true },
     ],
   },
 ];
@@ -105,13 +105,13 @@ export const MORE: Graphed[] = [
 
 /** So many workers have a line each. */
 const FEW = 4;
-const INKS = ['accent', 'wait', 'login', 'bad'];
+const INKS = ['accent', 'login', 'text', 'idle'];
 
 /** Of many workers the busiest, and all of them on average. */
 export function workersGraph(workers: number): Graphed {
   const each = (worker: number): Line => ({ name: `worker_${worker}`, label: `worker ${worker}`, ink: INKS[worker] ?? 'idle' });
   const lines: Line[] = workers <= FEW
     ? Array.from({ length: workers }, (_, worker) => each(worker))
-    : [{ name: 'workers_busiest', label: 'the busiest', ink: 'wait' }, { name: 'workers_mean', label: `mean of ${workers}`, ink: 'accent' }];
+    : [{ name: 'workers_busiest', label: 'the busiest', ink: 'text' }, { name: 'workers_mean', label: `mean of ${workers}`, ink: 'accent' }];
   return { title: 'CPU of Weir’s workers', show: percent, least: 1, lines };
 }
