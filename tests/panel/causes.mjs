@@ -188,7 +188,7 @@ test('the search finds tasks, states and settings, and the documentation has one
     await words(page).link('app').waitFor();
     const search = async (text) => {
       await page.keyboard.press('Control+k');
-      await page.getByRole('combobox').fill(text);
+      await page.getByRole('combobox', { name: /^Search/ }).fill(text);
       return page.getByRole('option');
     };
     for (const [text, wanted] of [['create user', /^Task\s+Create user/], ['max_clients', /^Setting\s+max_clients/], ['saturated', /^State\s+saturated/]]) {

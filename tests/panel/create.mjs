@@ -86,10 +86,10 @@ test('a pool whose server is away can be created anyway', async () => {
   assert.equal((await (await fetch(`${weir.panel}api/v1/pools/other`)).json()).hosts[0], `${server.host}:1`);
 });
 
-test('PgBouncer’s name stands beside each field that PgBouncer has', async () => {
+test('its name in weir.toml stands beside each field, and then that of PgBouncer', async () => {
   await stage.goTo('new');
   await page.getByText('More', { exact: true }).click();
-  for (const name of ['dbname', 'pool_size', 'pool_mode', 'min_pool_size', 'query_wait_timeout']) {
+  for (const name of ['database', 'dbname', 'size', 'pool_size', 'pool_mode', 'min_pool_size', 'query_wait_timeout']) {
     await page.locator('form code').getByText(name, { exact: true }).first().waitFor();
   }
 });

@@ -269,7 +269,7 @@ test('a pool whose servers idle clients keep says which kinds, which application
       assert.deepEqual(await looks(page, 'servers-pins'), []);
       await goTo('incidents');
       const incident = page.getByRole('region', { name: 'Incident of shop' });
-      await incident.getByText(/^pinned by LISTEN, idle for/).first().waitFor();
+      await incident.getByText(/^idle, pinned by LISTEN/).first().waitFor();
       assert.deepEqual(await looks(page, 'incident-pins-holders'), []);
       await incident.getByRole('button', { name: /^Drop client/ }).first().click();
       await page.getByRole('dialog').getByRole('button', { name: 'Drop client' }).click();

@@ -47,6 +47,11 @@ class Pools {
     return this.known.get(name)?.pool ?? null;
   }
 
+  /** A row with its latest figures, wherever it is shown. */
+  latest(row: Row): Row {
+    return this.known.get(row.pool.name) ?? row;
+  }
+
   /** Follows while somebody looks; call the answer when they don't any more. */
   watch(): () => void {
     this.users += 1;
