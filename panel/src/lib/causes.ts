@@ -119,7 +119,8 @@ function merged(all: Affected[]): Affected[] {
   return [...sums.values()].sort((a, b) => b.clients - a.clients).slice(0, NAMED);
 }
 
-/** What is wrong, without the server, whose name stands beside it: a row that has little room keeps that. */
+/** What is wrong, without the server, whose name stands beside it, and the number of the system's error: a row that has little
+    room keeps that. */
 export function reason(message: string): string {
-  return /^could not connect to server \S+: (.+)$/s.exec(message)?.[1] ?? message;
+  return (/^could not connect to server \S+: (.+)$/s.exec(message)?.[1] ?? message).replace(/ \(os error \d+\)/, '');
 }

@@ -15,6 +15,7 @@ export function rate(value: number | null | undefined): string {
 
 export function milliseconds(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
+  if (value >= 60_000) return span(value / 1000);
   if (value >= 1000) return `${tenths.format(value / 1000)} s`;
   if (value >= 100) return `${whole.format(value)} ms`;
   if (value >= 1 || value === 0) return `${tenths.format(value)} ms`;
