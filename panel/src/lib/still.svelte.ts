@@ -1,5 +1,5 @@
-// A list that keeps its place while somebody works in it: as long as a row is pointed at, focused or selected, rows do not
-// change their order, what has ended stays where it was, and what is new comes last.
+// A list that keeps its place while somebody works in it: as long as the pointer or the keys are in it, or a row is selected, rows
+// do not change their order, what has ended stays where it was, and what is new comes last.
 import { untrack } from 'svelte';
 
 /** The rows of before in their places with their present values, or their last ones; then the new ones. */
@@ -16,6 +16,8 @@ export function inPlace<Row>(before: Row[], now: Row[], id: (row: Row) => string
 export class Still<Row> {
   /** Whether the pointer is in the list. */
   private inside = $state(false);
+  /** Whether keys have brought the focus there; a click leaves it behind. */
+  private focused = $state(false);
   readonly rows: Row[];
   private kept: Row[] = [];
   private present: Set<string | number>;
@@ -24,7 +26,7 @@ export class Still<Row> {
   constructor(given: () => Row[], private id: (row: Row) => string | number, also: () => boolean = () => false) {
     this.rows = $derived.by(() => {
       const now = given();
-      return (this.kept = this.inside || also() ? untrack(() => inPlace(this.kept, now, id)) : now);
+      return (this.kept = this.inside || this.focused || also() ? untrack(() => inPlace(this.kept, now, id)) : now);
     });
     this.present = $derived(new Set(given().map(id)));
   }
@@ -40,5 +42,7 @@ export class Still<Row> {
       if (event.pointerType === 'mouse') this.inside = true;
     },
     onpointerleave: () => (this.inside = false),
+    onfocusin: (event: FocusEvent) => (this.focused = (event.target as HTMLElement).matches(':focus-visible')),
+    onfocusout: () => (this.focused = false),
   };
 }
