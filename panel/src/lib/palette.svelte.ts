@@ -30,6 +30,7 @@ const TASKS: [name: string, note: string, words: string, href: string, role: Me[
   ['Pools that have a problem', 'only these', 'broken failing', `${to('pools')}?show=problems`, 'viewer'],
   ['Pools with waiting clients', 'only these', 'queue', `${to('pools')}?show=waiting`, 'viewer'],
   ['Pools that are paused or disabled', 'only these', 'resume enable', `${to('pools')}?show=stopped`, 'viewer'],
+  ['Pools by their incident', 'in groups', 'group cause problem', `${to('pools')}?group=incident`, 'viewer'],
   ['Pools by their server', 'in groups', 'group host', `${to('pools')}?group=server`, 'viewer'],
   ['Changed settings', 'other than their defaults', 'differ', `${to('settings')}?show=changed`, 'viewer'],
   ['Reload the configuration file', 'in Settings', 'read again hup', to('settings'), 'admin'],

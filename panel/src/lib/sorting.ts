@@ -61,7 +61,7 @@ export function matches(row: Row, search: string, filter: Filter): boolean {
 }
 
 /** What pools can be grouped by. */
-export const GROUPS = ['server', 'mode', 'state', 'user'] as const;
+export const GROUPS = ['incident', 'server', 'mode', 'state', 'user'] as const;
 export type Group = (typeof GROUPS)[number];
 
 export function groupOf(name: string | null): Group | null {
@@ -71,18 +71,20 @@ export function groupOf(name: string | null): Group | null {
 /** A line of the overview: a pool, or the head of a group. */
 export type Line = { row: Row } | { name: string; pools: number; clients: number; waiting: number; problems: number };
 
-const OF: Record<Group, (row: Row) => string> = {
+const OF: Record<Exclude<Group, 'incident'>, (row: Row) => string> = {
   server: ({ pool }) => pool.hosts.join(', '),
   mode: ({ pool }) => pool.mode,
   state: ({ pool, now }) => (now.health ?? pool.health)?.state ?? 'unknown',
   user: ({ pool }) => pool.user ?? 'each client’s own',
 };
 
-/** Sorted rows in groups, each under its head; those of closed groups are left out. Groups are in the order of their first row. */
-export function grouped(rows: Row[], by: Group, closed: Set<string>): Line[] {
+/** Sorted rows in groups, each under its head; those of closed groups are left out. Groups are in the order of their first row.
+    `incidentOf`: what a pool's incident is called. */
+export function grouped(rows: Row[], by: Group, closed: Set<string>, incidentOf: (pool: string) => string): Line[] {
+  const nameOf = by === 'incident' ? ({ pool }: Row) => incidentOf(pool.name) : OF[by];
   const groups = new Map<string, Row[]>();
   for (const row of rows) {
-    const name = OF[by](row);
+    const name = nameOf(row);
     const group = groups.get(name);
     if (group) group.push(row);
     else groups.set(name, [row]);
