@@ -151,7 +151,7 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       await one.connect().catch(() => {});
-      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 client affected: 1 refused', "Correct the pool's user");
+      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal, retries included', "Correct the pool's user");
       await first(page);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
       await page.getByRole('region', { name: 'Problems' }).getByRole('link', { name: 'Details' }).click();

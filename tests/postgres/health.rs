@@ -346,12 +346,24 @@ fn a_reload_that_failed_is_a_fault_until_one_works() {
     });
     let summary = found[0]["summary"].as_str().unwrap_or_default();
     assert!(summary.contains("in [pools.other]") && summary.contains("A restart would fail"), "{found}");
+    let past = || api.get("/api/v1/incidents/past")["incidents"].clone();
+    let lasting = past();
+    assert!(
+        lasting[0]["what"] == "reload" && lasting[0]["lasts"] == true && lasting[0]["until"].is_null(),
+        "{lasting}"
+    );
     site.weir().rewrite(&setup.toml(site.database()), &setup.userlist());
     site.weir().signal(Signal::SIGHUP);
     eventually("it is over", || {
         let faults = faults();
         if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults) }
     });
+    let over = eventually("it is a past incident", || {
+        let past = past();
+        if past[0]["lasts"] == false { Ok(past) } else { Err(past) }
+    });
+    assert!(over[0]["until"].as_f64() >= over[0]["since"].as_f64(), "{over}");
+    assert_eq!((&over[0]["id"], &over[0]["cause"]), (&lasting[0]["id"], &lasting[0]["cause"]));
 }
 
 #[test]

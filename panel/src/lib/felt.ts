@@ -4,9 +4,13 @@ import { count, plural } from './format';
 import { names } from './health.svelte';
 import type { Affected } from './types';
 
+/** Refusals are told apart from clients: one that tries again is refused again. */
 export function feltBy({ clients, waiting, blocked, refused, unanswered, failed }: Felt, affected: Affected[]): string {
   if (clients === 0) return 'no client is affected yet';
-  const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', refused ? `${count(refused)} refused` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : ''];
-  const who = names(affected, clients);
-  return `${plural(clients, 'client')} affected: ${parts.filter((part) => part).join(', ')}${who && `; ${who}`}`;
+  const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : ''];
+  const here = clients - refused;
+  const who = names(affected, refused > 0 ? 0 : clients);
+  const felt = here > 0 ? `${plural(here, 'client')} affected: ${parts.filter((part) => part).join(', ')}` : '';
+  const refusals = refused > 0 ? `${plural(refused, 'refusal')}, retries included` : '';
+  return `${[felt, refusals].filter((part) => part).join('; ')}${who && `; ${who}`}`;
 }

@@ -5,8 +5,6 @@ import { health } from './health.svelte';
 import { pools } from './pools.svelte';
 import type { Problem } from './types';
 
-/** An event has no more problems than this (crates/web/src/watch/frame.rs). */
-const TOLD = 50;
 /** Between two requests for the list, in milliseconds. */
 const AGAIN = 5000;
 
@@ -20,7 +18,7 @@ export interface Over {
 
 class Incidents {
   /** Whether there are more problems than events tell of. */
-  private cut = $derived(health.problems.length >= TOLD);
+  private cut = $derived(health.brokenPools > health.problems.length);
   readonly problems = $derived(this.cut ? this.all() : health.problems);
   readonly causes: Cause[] = $derived(causesOf(this.problems, health.faults, (pool) => this.serverOf(pool)));
   readonly bad = $derived(this.causes.filter(({ ink }) => ink === 'bad'));

@@ -3,7 +3,7 @@ import { UNTRIED } from './health.svelte';
 import type { Row } from './pools.svelte';
 import type { Figures } from './types';
 
-export type Column = 'name' | 'mode' | 'clients' | 'waiting' | 'servers' | 'wait' | 'tps';
+export type Column = 'name' | 'mode' | 'clients' | 'waiting' | 'servers' | 'wait' | 'errors' | 'tps';
 
 export function clientsOf(now: Figures): number {
   return now.clients_active + now.clients_idle + now.clients_waiting;
@@ -16,6 +16,7 @@ const KEYS: Record<Column, (row: Row) => string | number> = {
   waiting: (row) => row.now.clients_waiting,
   servers: (row) => row.now.servers_active / Math.max(1, row.pool.size),
   wait: (row) => row.now.oldest_wait_seconds,
+  errors: (row) => row.now.errors_per_second ?? -1,
   tps: (row) => row.now.transactions_per_second ?? -1,
 };
 
