@@ -310,7 +310,7 @@ test('a server whose certificate has expired cannot be connected to, and the rea
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       void one.connect().catch(() => {});
-      await reported(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 client affected/, "Renew the database server's certificate");
+      await reported(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 refusal/, "Renew the database server's certificate");
       assert.deepEqual(await looks(page, 'incident-certificate'), []);
     });
   } finally {
