@@ -95,6 +95,7 @@ mod web_secrets;
 mod web_servers;
 mod web_settings;
 mod web_telemetry;
+mod web_users;
 mod web_versions;
 mod workers;
 

@@ -132,7 +132,7 @@ pub enum ChangeError {
     Missing(EntryKind, String),
     /// The configuration would be invalid.
     Invalid(Box<ConfigError>),
-    /// Users are listed in this file, which only the operator writes.
+    /// Users are listed in this file, which each node of a cluster has for itself.
     ListedElsewhere(String),
     /// A stored secret would be sent to a new target.
     Exposes(Box<Exposure>),
@@ -200,6 +200,32 @@ pub struct PoolTestResult {
     pub connections: u64,
 }
 
+/// What a login of a client at this Weir has shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct UserTestResult {
+    /// How long the connect, the login and a query took, in milliseconds.
+    pub milliseconds: f64,
+    /// Whether the connection was encrypted.
+    pub encrypted: bool,
+    /// The user on the server, and the server's version, as in `15.18`; empty if no query may be sent.
+    pub server_user: String,
+    /// The server's version.
+    pub version: String,
+}
+
+/// Why a client could not log in, or was not served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserTestError {
+    /// The error that a client gets.
+    pub message: String,
+    /// Its SQLSTATE; empty where there was no answer.
+    pub sqlstate: String,
+    /// More about what happened.
+    pub detail: Option<String>,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
 /// The control plane's access to the configuration, beside the workers.
 pub trait ConfigAccess: Send + Sync {
     /// The accounts of the control plane, from the file as last read. Called for each request; cheap.
@@ -237,6 +263,16 @@ pub trait ConfigAccess: Send + Sync {
     /// # Errors
     /// The pool's keys are invalid.
     fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError>;
+
+    /// Logs in to this Weir as a client of a pool, and sends a query. Blocks like [`try_pool`](ConfigAccess::try_pool).
+    ///
+    /// # Errors
+    /// What the client gets, and what to do about it.
+    fn try_user(&self, user: &str, pool: &str, password: &str) -> Result<UserTestResult, UserTestError> {
+        let _ = (user, pool, password);
+        let message = ChangeError::Fixed.to_string();
+        Err(UserTestError { message, sqlstate: String::new(), detail: None, hint: None })
+    }
 
     /// Reads from a pool's server which backends run, and which wait for which, with the pool's own login. Blocks like
     /// [`try_pool`](ConfigAccess::try_pool); one connection and one query, with limits on time, rows and bytes.

@@ -42,7 +42,7 @@ pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, Fire
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, LastReload, Persisted,
-    PoolTestResult,
+    PoolTestResult, UserTestError, UserTestResult,
 };
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;

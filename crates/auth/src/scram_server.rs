@@ -222,13 +222,13 @@ impl ScramExpectFinal {
             return Err(ScramError::NonceMismatch);
         }
         let signed = [self.challenged.transcript.as_bytes(), b",", message.without_proof.as_bytes()];
-        let client_key = xor(&message.proof, &hmac(&self.verifier.stored_key, &signed));
-        let proven = hash(&client_key).ct_eq(&self.verifier.stored_key);
-        if !bool::from(proven & !Choice::from(u8::from(self.must_fail))) {
-            return Err(ScramError::WrongPassword);
-        }
-        let signature = hmac(&self.verifier.server_key, &signed);
-        let keys = ScramKeys { client_key, server_key: self.verifier.server_key };
+        let prove = |[stored_key, server_key]: [[u8; 32]; 2]| {
+            let client_key = xor(&message.proof, &hmac(&stored_key, &signed));
+            let proven = hash(&client_key).ct_eq(&stored_key) & !Choice::from(u8::from(self.must_fail));
+            bool::from(proven).then_some(ScramKeys { client_key, server_key })
+        };
+        let keys = self.verifier.accepted().find_map(prove).ok_or(ScramError::WrongPassword)?;
+        let signature = hmac(&keys.server_key, &signed);
         Ok((keys, format!("v={}", encode(signature)).into_bytes()))
     }
 }
@@ -312,6 +312,19 @@ mod tests {
         assert_eq!(server_first, SERVER_FIRST.as_bytes());
         let verdict = state.finish(format!("{WITHOUT_PROOF},p={PROOF}").as_bytes());
         assert_eq!(verdict.unwrap_err(), ScramError::WrongPassword);
+    }
+
+    #[test]
+    fn a_former_password_succeeds_as_the_present_one_does() {
+        let salt = decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        let present = ScramVerifier::from_salted(&salt_password("other", &salt, 4096), salt, 4096);
+        let server = || ScramServer { nonce: SERVER_NONCE.into(), channel: Channel::NotOffered };
+        let message = format!("{WITHOUT_PROOF},p={PROOF}");
+        let (state, server_first) = server().first(FIRST, present.clone().or_former(&verifier()), false).unwrap();
+        assert_eq!(server_first, SERVER_FIRST.as_bytes());
+        assert_eq!(state.finish(message.as_bytes()).unwrap().1, SERVER_FINAL.as_bytes());
+        let (state, _) = server().first(FIRST, present, false).unwrap();
+        assert_eq!(state.finish(message.as_bytes()).unwrap_err(), ScramError::WrongPassword);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
@@ -122,6 +122,10 @@ pub struct ScramVerifier {
     pub stored_key: [u8; 32],
     /// `ServerKey`: with it a server proves that it knows the secret.
     pub server_key: [u8; 32],
+    /// Both keys of the password before the present one, if that is valid too. It was hashed with the same salt and
+    /// iterations: a challenge has only one. Not part of what another process gets.
+    #[serde(skip)]
+    former: Option<Box<[[u8; 32]; 2]>>,
 }
 
 impl ScramVerifier {
@@ -137,7 +141,20 @@ impl ScramVerifier {
     /// The verifier of a password hashed by [`salt_password`](crate::salt_password) with this salt and iteration count.
     pub fn from_salted(salted: &[u8; 32], salt: Vec<u8>, iterations: u32) -> Self {
         let keys = ScramKeys::from_salted(salted);
-        ScramVerifier { iterations, salt, stored_key: hash(&keys.client_key), server_key: keys.server_key }
+        let (stored_key, server_key) = (hash(&keys.client_key), keys.server_key);
+        ScramVerifier { iterations, salt, stored_key, server_key, former: None }
+    }
+
+    /// Accepts the password of a former verifier too, if both have the same salt and iterations.
+    pub fn or_former(mut self, former: &ScramVerifier) -> Self {
+        let same = self.salt == former.salt && self.iterations == former.iterations;
+        self.former = same.then(|| Box::new([former.stored_key, former.server_key]));
+        self
+    }
+
+    /// The keys that are accepted, the present ones first: each StoredKey with its ServerKey.
+    pub(crate) fn accepted(&self) -> impl Iterator<Item = [[u8; 32]; 2]> {
+        [[self.stored_key, self.server_key]].into_iter().chain(self.former.as_deref().copied())
     }
 
     /// A verifier for an unknown user, or one without a usable secret: no password fits it.
@@ -151,6 +168,7 @@ impl ScramVerifier {
             salt: salt_of(user, key, shape.salt),
             stored_key: derive(b"stored key "),
             server_key: derive(b"server key "),
+            former: None,
         }
     }
 
@@ -164,6 +182,7 @@ impl ScramVerifier {
             salt: decode(salt).filter(salt_is_bounded).ok_or(SecretError::Salt)?,
             stored_key: decode_key(stored_key).ok_or(SecretError::StoredKey)?,
             server_key: decode_key(server_key).ok_or(SecretError::ServerKey)?,
+            former: None,
         })
     }
 }
@@ -189,7 +208,7 @@ fn salt_of(user: &str, key: &[u8; 32], length: usize) -> Vec<u8> {
 
 impl fmt::Display for ScramVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ScramVerifier { iterations, salt, stored_key, server_key } = self;
+        let ScramVerifier { iterations, salt, stored_key, server_key, former: _ } = self;
         write!(f, "{SCRAM_PREFIX}{iterations}:{}${}:{}", encode(salt), encode(stored_key), encode(server_key))
     }
 }
@@ -217,8 +236,9 @@ impl ScramKeys {
 
     /// Whether these are the keys of the password behind `verifier`.
     pub fn matches(&self, verifier: &ScramVerifier) -> bool {
-        let stored = hash(&self.client_key).ct_eq(&verifier.stored_key);
-        (stored & self.server_key.ct_eq(&verifier.server_key)).into()
+        let fits =
+            |[stored, server]: [[u8; 32]; 2]| hash(&self.client_key).ct_eq(&stored) & self.server_key.ct_eq(&server);
+        verifier.accepted().map(fits).fold(Choice::from(0), |any, one| any | one).into()
     }
 }
 
@@ -258,6 +278,19 @@ mod tests {
             assert!(keys(password, &verifier).matches(&verifier), "{password}");
             assert!(!keys("wrong", &verifier).matches(&verifier), "{password}");
         }
+    }
+
+    #[test]
+    fn a_former_password_fits_beside_the_present_one_if_the_salt_is_the_same() {
+        let of = |password: &str, salt: &[u8]| {
+            ScramVerifier::from_salted(&salt_password(password, salt, 2), salt.to_vec(), 2)
+        };
+        let both = of("new", b"salt").or_former(&of("old", b"salt"));
+        assert!(keys("new", &both).matches(&both) && keys("old", &both).matches(&both));
+        assert!(!keys("older", &both).matches(&both));
+        assert_eq!(both.to_string(), of("new", b"salt").to_string(), "it is stored apart");
+        let other = of("new", b"salt").or_former(&of("old", b"pepper"));
+        assert!(keys("new", &other).matches(&other) && !keys("old", &other).matches(&other));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Types that several crates of Weir share: handles of connections, time as a value, addresses, queues in turn by
-//! address and stores shared by it, a slab, spare buffers, collections that shrink, printable text, and numbers with
-//! their nouns.
+//! address and stores shared by it, a slab, spare buffers, collections that shrink, printable text, numbers with
+//! their nouns, and the calendar.
 //!
 //! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
 mod addr;
+mod calendar;
 mod fair_queue;
 mod fair_room;
 mod ids;
@@ -19,6 +20,7 @@ mod state_kinds;
 mod time;
 
 pub use addr::{ClientAddr, Host, Target};
+pub use calendar::civil;
 pub use fair_queue::FairQueue;
 pub use fair_room::FairRoom;
 pub use ids::{ConnId, WorkerId};

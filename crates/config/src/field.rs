@@ -23,6 +23,8 @@ pub(crate) enum FieldMut<'a> {
     U32(&'a mut u32),
     U64(&'a mut u64),
     Span(&'a mut Span),
+    /// Seconds since 1970; 0: none.
+    Moment(&'a mut u64),
     /// A time in milliseconds in an ini.
     Millis(&'a mut Span),
     Flag(&'a mut bool),
@@ -70,6 +72,7 @@ impl FieldMut<'_> {
             FieldMut::U32(v) => v.to_string(),
             FieldMut::U64(v) => v.to_string(),
             FieldMut::Span(v) => units::seconds(**v),
+            FieldMut::Moment(v) => units::moment_text(**v),
             FieldMut::Millis(v) => (v.micros() / 1_000).to_string(),
             FieldMut::Flag(v) => u8::from(**v).to_string(),
             FieldMut::Concealed(None) => String::new(),
@@ -121,7 +124,9 @@ impl FieldMut<'_> {
             FieldMut::MaybeSpan(Some(v)) => time(*v),
             FieldMut::Flag(v) => v.to_string(),
             FieldMut::MaybeU32(None) | FieldMut::MaybeSpan(None) | FieldMut::MaybeMode(None) => return None,
-            FieldMut::Text(None) | FieldMut::Concealed(None) | FieldMut::Path(None) => return None,
+            FieldMut::Moment(0) | FieldMut::Text(None) | FieldMut::Concealed(None) | FieldMut::Path(None) => {
+                return None;
+            }
             FieldMut::Concealed(Some(v)) => quoted(v),
             FieldMut::Names(v) => list(v.iter().map(|name| quoted(name)).collect()),
             FieldMut::StateKinds(v) => list(v.names().map(quoted).collect()),

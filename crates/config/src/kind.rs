@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Number { min: u64, max: u64 },
     /// A time of at least `min` and at most [`Kind::LONGEST`].
     Time { min: Span },
+    /// A time of the calendar, to the second, in UTC.
+    Moment,
     /// A number of bytes.
     Size { min: u64, max: u64 },
     /// The permission bits of a file, in octal.
@@ -54,6 +56,7 @@ impl Kind {
         match self {
             Kind::Number { .. } => "number",
             Kind::Time { .. } => "time",
+            Kind::Moment => "moment",
             Kind::Size { .. } => "size",
             Kind::Flag => "flag",
             Kind::Word(_) => "word",
@@ -76,6 +79,7 @@ impl Kind {
             Kind::Size { min, max } => {
                 format!("a size from {} to {}, as in \"256MiB\"", units::brief_size(min), units::brief_size(max))
             }
+            Kind::Moment => "a time in UTC, as in \"2026-07-01T12:00:00Z\"".to_owned(),
             Kind::Permissions => "permission bits from \"0000\" to \"0777\", in octal".to_owned(),
             Kind::Flag => "true or false".to_owned(),
             Kind::Word(words) => format!("one of {}", words.join(", ")),

@@ -54,9 +54,9 @@ pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
     Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
-    ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source, find_plain_secret, hide_queries,
-    is_settable, merge, node_part, outline, outline_changes, pool_keys, replace_secrets, restore, rewrite, shared_part,
-    shared_sections, user_keys,
+    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source,
+    find_plain_secret, hide_queries, is_blank, is_settable, merge, node_part, outline, outline_changes, panel_address,
+    pool_keys, replace_secrets, restore, rewrite, secret_form, shared_part, shared_sections, user_keys, with_verifiers,
 };
 pub use encryption::{Encryption, FailedAttempt};
 pub use error::{ConfigError, ConfigErrors};
@@ -64,9 +64,9 @@ pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
-    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
-    Network, OnServerDown, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo, Spread, SslMode,
-    Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat,
+    MAX_PEER_ID, Network, OnServerDown, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo,
+    Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use oidc::{Oidc, is_safe_url};
@@ -79,6 +79,7 @@ pub use review::{CLOSING_DESCRIPTORS, ConfigFinding, HostLimits, Severity, max_s
 pub use server_password::ServerPassword;
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
-pub use users::{UserlistError, Users};
+pub use units::{moment_text, span as read_time};
+pub use users::{UserlistError, Users, rewrite_userlist};
 pub use web_role::WebRole;
 pub use weir_auth::{Method, ShownRule};

@@ -14,7 +14,7 @@ use crate::error::{ConfigError, ConfigErrors, Found};
 use crate::field::FieldMut;
 use crate::ini;
 use crate::model::{Config, PoolConfig};
-use crate::names::{FALLBACK, RESERVED_DATABASES};
+use crate::names::{BLANK_PANEL, FALLBACK, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -66,9 +66,19 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
         FileFormat::Toml => toml::read(path, text, &mut found),
         FileFormat::Ini => ini::read(path, text, read, &mut found),
     };
+    if draft.config.format == FileFormat::Toml && edit::is_blank(text) {
+        serve_panel(&mut draft.config);
+    }
     edit::lay_over(&mut draft, path, edits, &mut found);
     let config = Loader { path, read, env, found: &mut found }.resolve(draft);
     (config, found.conclude(path))
+}
+
+/// A file without settings has the panel, so that a first pool and a first user can be created there.
+fn serve_panel(config: &mut Config) {
+    config.web.addresses = vec![BLANK_PANEL];
+    let text = format!("nothing is set yet: create a pool in the panel, http://{BLANK_PANEL}:{}/", config.web.port);
+    config.remarks.push(ConfigWarning { key: "web.address".to_owned(), text });
 }
 
 /// What to do about a file that can't be read; `otherwise`: if it is not there.

@@ -88,6 +88,23 @@ impl Config {
         self.auth.users.get(name).is_some() || self.users.contains_key(name)
     }
 
+    /// Whether clients of this user may log in at all.
+    pub fn is_disabled(&self, user: &str) -> bool {
+        self.users.get(user).is_some_and(|rules| rules.disabled)
+    }
+
+    /// Whether clients of this user may use a pool, which is none of the console's databases.
+    pub fn may_use(&self, user: &str, pool: &str) -> bool {
+        let pools = self.users.get(user).map_or(&[][..], |rules| &rules.pools);
+        pools.is_empty() || pools.iter().any(|name| name == pool)
+    }
+
+    /// The secret of a user before the present one, while it is valid too. `now`: seconds since 1970.
+    pub fn former_secret(&self, user: &str, now: u64) -> Option<&str> {
+        let rules = self.users.get(user).filter(|rules| now < rules.former_secret_until)?;
+        rules.former_secret.0.as_deref()
+    }
+
     /// The most server connections that `user` may have, over all pools; 0 is unlimited.
     pub fn user_connections(&self, user: &str) -> u32 {
         let own = self.users.get(user).and_then(|rules| rules.max_connections);

@@ -372,9 +372,27 @@ impl Telemetry {
     }
 }
 
+/// Text that no `Debug` output shows.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Concealed(pub Option<String>);
+
+impl fmt::Debug for Concealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "(hidden)" } else { "None" })
+    }
+}
+
 /// Rules of one user (`[users]`); for unset ones the pool's or the process's value holds.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UserRules {
+    /// Whether the user may not log in.
+    pub disabled: bool,
+    /// The pools that the user's clients may use; empty: all.
+    pub pools: Vec<String>,
+    /// The secret before the present one, a SCRAM verifier with the same salt.
+    pub former_secret: Concealed,
+    /// When that one ends, in seconds since 1970; 0: it is not valid.
+    pub former_secret_until: u64,
     /// The pool mode.
     pub mode: Option<PoolMode>,
     /// The size of each of the user's pools.

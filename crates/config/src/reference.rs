@@ -105,7 +105,8 @@ pub(crate) fn purpose(section: Section) -> &'static str {
         Section::Log => "What is logged, and where.",
         Section::User => {
             "Settings of a user, by the name on the server. A setting that is not given is the pool's, or the \
-             general one. Secrets are in `[auth]`."
+             general one. `disabled`, `pools` and the former secret are about clients that log in by this name. The present \
+             secrets are in `[auth]`."
         }
         Section::Peer => {
             "Other processes behind the same address, by their numbers (`peer_id` in `[process]`); this one may be among \
@@ -161,6 +162,7 @@ pub(crate) fn value(kind: Kind) -> String {
         Kind::Time { min } if min.is_zero() => "time".to_owned(),
         Kind::Time { min } => format!("time from {}", crate::units::brief(min)),
         Kind::Size { .. } => "size".to_owned(),
+        Kind::Moment => "time in UTC, as text".to_owned(),
         Kind::Permissions => "octal, as text".to_owned(),
         Kind::Flag => "true, false".to_owned(),
         Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),

@@ -1,7 +1,7 @@
 //! Which files of a configuration contain secrets, for a check of their permissions.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::model::{Config, WatchFiles};
 
@@ -20,12 +20,20 @@ impl Config {
         if !(accounts.users.is_empty() && accounts.tokens.is_empty()) {
             add(&self.locations.file_and_line("web.users", &self.source).0, Some("hashes of passwords"));
         }
+        if self.users.values().any(|rules| rules.former_secret.0.is_some()) {
+            add(&self.locations.file_and_line("users", &self.source).0, Some("secrets of users"));
+        }
         add(&self.source, None);
         self.auth.file.iter().for_each(|path| add(path, Some("secrets of users")));
         let keys =
             [&self.tls.client.key_file, &self.tls.server.key_file, &self.web.tls_key_file, &self.cluster.key_file];
         keys.into_iter().flatten().for_each(|path| add(path, Some("a private key")));
         files
+    }
+
+    /// Whether a file has secrets.
+    pub fn has_secrets(&self, file: &Path) -> bool {
+        self.secret_files().iter().any(|(path, what)| path == file && what.is_some())
     }
 
     /// The files whose changes are adopted without a RELOAD ([`WatchFiles`]); for the process's watcher.

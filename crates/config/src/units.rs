@@ -1,6 +1,6 @@
 //! Times and sizes as text: `500ms`, `5s`, `2min`, `1h`, `256MiB`.
 
-use weir_base::Span;
+use weir_base::{Span, civil};
 
 const TIME_UNITS: &[(&str, u64)] =
     &[("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
@@ -17,8 +17,41 @@ const SIZE_UNITS: &[(&str, u64)] = &[
 ];
 
 /// Reads a time; a number without a unit counts seconds. `None` if it is no time.
-pub(crate) fn span(text: &str) -> Option<Span> {
+pub fn span(text: &str) -> Option<Span> {
     scaled(text, TIME_UNITS, 1_000_000).map(Span::from_micros)
+}
+
+/// Reads a time of the calendar in UTC, `2026-07-01T12:00:00Z`, as seconds since 1970; `None` if it is none.
+pub(crate) fn moment(text: &str) -> Option<u64> {
+    let (date, time) = text.trim().strip_suffix('Z')?.split_once('T')?;
+    let [year, month, day] = numbers(date, '-')?;
+    let [hour, minute, second] = numbers(time, ':')?;
+    let valid = (1970..=9999).contains(&year) && hour < 24 && minute < 60 && second < 60;
+    let day = (days_before(year)..days_before(year + 1)).find(|days| civil(*days) == (year, month, day));
+    day.filter(|_| valid).map(|days| days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok()).flatten();
+    let parts: Vec<u64> = text.split(between).map(digits).collect::<Option<_>>()?;
+    parts.try_into().ok()
+}
+
+/// The days from 1970 to the begin of a year; 0 for an earlier one.
+fn days_before(year: u64) -> u64 {
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    let year = year.clamp(1970, 10_000) - 1;
+    (year - 1969) * 365 + leaps(year) - leaps(1969)
+}
+
+/// The text of seconds since 1970 that [`moment`] reads; empty for 0.
+pub fn moment_text(seconds: u64) -> String {
+    if seconds == 0 {
+        return String::new();
+    }
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Reads a size; a number without a unit counts bytes. `None` if it is no size.
@@ -72,6 +105,24 @@ fn scaled(text: &str, units: &[(&str, u64)], bare: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read_as_they_are_shown() {
+        for (seconds, text) in [
+            (1, "1970-01-01T00:00:01Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!((moment(text), moment_text(seconds).as_str()), (Some(seconds), text));
+        }
+        for text in
+            ["", "2026-07-01", "2026-02-29T00:00:00Z", "2026-07-01T24:00:00Z", "2026-07-01T12:00:00", "x-y-zT1:2:3Z"]
+        {
+            assert_eq!(moment(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn times_are_read_with_and_without_a_unit() {

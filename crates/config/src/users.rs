@@ -41,7 +41,7 @@ impl Users {
                 continue;
             }
             match entry(line) {
-                Ok((name, secret)) => users.insert(name, secret, index + 1),
+                Ok((name, secret, _)) => users.insert(name, secret, index + 1),
                 Err(message) => errors.push(UserlistError { line: index + 1, message: message.to_owned() }),
             }
             if errors.len() == MOST_ERRORS {
@@ -56,6 +56,12 @@ impl Users {
         if self.secrets.insert(name.clone(), secret.into_boxed_str()).is_some() {
             self.repeated.push((name, line));
         }
+    }
+
+    /// The users after changes of their secrets; none: the user is removed.
+    pub fn with(mut self, secrets: &BTreeMap<String, Option<String>>) -> Users {
+        secrets.iter().for_each(|(name, secret)| self.set(name.clone(), secret.clone()));
+        self
     }
 
     /// Sets a user's secret, or removes the user.
@@ -117,14 +123,59 @@ impl fmt::Debug for Users {
     }
 }
 
-fn entry(line: &str) -> Result<(String, String), &'static str> {
+/// The text of a userlist with secrets set or, where there is none, with users removed. Other lines stay as they are;
+/// of a repeated user only the last line stays, which is the one that counts.
+///
+/// # Errors
+///
+/// A name or a secret that has no line: the sentence's end, for "the user …".
+pub fn rewrite_userlist(text: &str, secrets: &BTreeMap<String, Option<String>>) -> Result<String, &'static str> {
+    if secrets.iter().any(|(name, secret)| has_control(name) || secret.as_deref().is_some_and(has_control)) {
+        return Err("has a control character in its name or password, which a list of users can't have");
+    }
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let named = |line: &str| entry(line.trim_start_matches('\u{feff}').trim()).ok().map(|(name, ..)| name);
+    let names: Vec<Option<String>> = text.lines().map(named).collect();
+    let last = |name: &str| names.iter().rposition(|known| known.as_deref() == Some(name));
+    let mut written = String::new();
+    for (at, (line, name)) in text.split_inclusive('\n').zip(&names).enumerate() {
+        match name.as_ref().and_then(|name| Some((name, secrets.get(name)?))) {
+            None => written.push_str(line),
+            Some((name, Some(secret))) if last(name) == Some(at) => {
+                let rest = entry(line.trim_start_matches('\u{feff}').trim()).map_or(String::new(), |(.., rest)| rest);
+                written.push_str(&format!("{}{rest}{end}", entry_line(name, secret)));
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, secret) in secrets {
+        let Some(secret) = secret.as_ref().filter(|_| last(name).is_none()) else { continue };
+        if !written.is_empty() && !written.ends_with('\n') {
+            written.push_str(end);
+        }
+        written.push_str(&format!("{}{end}", entry_line(name, secret)));
+    }
+    Ok(written)
+}
+
+fn has_control(text: &str) -> bool {
+    text.contains(char::is_control)
+}
+
+fn entry_line(name: &str, secret: &str) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    format!("{} {}", quoted(name), quoted(secret))
+}
+
+/// The user of a line, the secret, and what follows it.
+fn entry(line: &str) -> Result<(String, String, String), &'static str> {
     let (name, rest) = quoted(line, "a user must be in double quotes", "the user's closing quote is missing")?;
-    let (secret, _) =
+    let (secret, rest) =
         quoted(rest, "the secret must follow the user in double quotes", "the secret's closing quote is missing")?;
     if name.is_empty() {
         return Err("the user's name is empty");
     }
-    Ok((name, secret))
+    Ok((name, secret, rest.to_owned()))
 }
 
 /// Splits one quoted field off the front.
@@ -186,6 +237,25 @@ mod tests {
         let users = Users::parse("\"a\" \"1\"\n\"a\" \"2\"").unwrap();
         assert_eq!(users.get("a"), Some("2"));
         assert_eq!(users.repeated(), [("a".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_list_is_rewritten_line_by_line() {
+        let text = "; ours\n\"app\" \"old\"  ; of the shop\n\n\"bob\" \"1\"\n\"app\" \"older\" rest\n\"eve\" \"2\"";
+        let edit = |text: &str, name: &str, secret: Option<&str>| {
+            rewrite_userlist(text, &[(name.to_owned(), secret.map(str::to_owned))].into())
+        };
+        assert_eq!(
+            edit(text, "app", Some("n\"ew")).unwrap(),
+            "; ours\n\n\"bob\" \"1\"\n\"app\" \"n\"\"ew\" rest\n\"eve\" \"2\""
+        );
+        assert_eq!(edit(text, "app", None).unwrap(), "; ours\n\n\"bob\" \"1\"\n\"eve\" \"2\"");
+        assert_eq!(edit(text, "new", Some("x")).unwrap(), format!("{text}\n\"new\" \"x\"\n"));
+        assert_eq!(edit(text, "nobody", None).unwrap(), text);
+        assert_eq!(edit("\"a\" \"1\"\r\n", "b", Some("2")).unwrap(), "\"a\" \"1\"\r\n\"b\" \"2\"\r\n");
+        assert_eq!(edit("", "a", Some("1")).unwrap(), "\"a\" \"1\"\n");
+        assert_eq!(edit("\u{feff}\"a\" \"1\"\n", "a", None).unwrap(), "");
+        assert!(edit("", "a\nb", Some("1")).is_err() && edit("", "a", Some("1\n2")).is_err());
     }
 
     #[test]

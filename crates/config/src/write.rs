@@ -29,6 +29,9 @@ impl Setting {
             FieldMut::U32(v) => *v = self.number(text)?,
             FieldMut::U64(v) => *v = self.number(text)?,
             FieldMut::Span(v) | FieldMut::Millis(v) => *v = self.time(text)?,
+            FieldMut::Moment(v) => {
+                *v = units::moment(text).ok_or_else(|| format!("must be {}", self.kind.describe()))?;
+            }
             FieldMut::Flag(v) => *v = flag(text)?,
             FieldMut::Text(v) | FieldMut::Concealed(v) => *v = Some(self.text(text)?),
             FieldMut::Line(v) => *v = self.plain_text(text)?,

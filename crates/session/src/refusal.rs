@@ -84,6 +84,15 @@ pub enum Refusal {
     TooManyAddressClients,
     /// Neither an administrator of the console nor a user who may read it.
     NotAllowed,
+    /// The operator lets the user not log in (`disabled` of the user).
+    UserDisabled(String),
+    /// The user may not use the pool (`pools` of the user).
+    PoolNotAllowed {
+        /// The user.
+        user: String,
+        /// The name that the client gave as its database; there may be no such pool.
+        pool: String,
+    },
     /// At the console as the user reserved for this process's operating system user, from another one.
     NotOwner {
         /// Which one it is, in a sentence.
@@ -210,6 +219,8 @@ impl Refusal {
             | Refusal::NoRule
             | Refusal::NotOwner { .. }
             | Refusal::NoConsoleUser { .. }
+            | Refusal::UserDisabled(_)
+            | Refusal::PoolNotAllowed { .. }
             | Refusal::NotAllowed => "28000",
             Refusal::NoForcedUser | Refusal::BadConfig => "F0000",
             Refusal::UnsupportedParameter(_)
@@ -371,6 +382,10 @@ impl Refusal {
             ),
             Refusal::LdapFailed | Refusal::PamFailed => Some("The pooler's log has the reason."),
             Refusal::NotAllowed => Some("The console is for users of admin_users and stats_users."),
+            Refusal::UserDisabled(_) => Some("Enable the user in the panel, or remove disabled from [users.NAME]."),
+            Refusal::PoolNotAllowed { .. } => {
+                Some("Add the pool to the user's pools, in the panel or in [users.NAME].")
+            }
             Refusal::LoginTimeoutServerDown { .. } | Refusal::NeverReached { .. } => {
                 Some("Start PostgreSQL, or correct the host and port of the pool. The pooler's log has each attempt.")
             }
@@ -461,6 +476,8 @@ impl fmt::Display for Refusal {
             Refusal::TooManyUserClients => f.write_str("client connections exceeded (max_user_client_connections)"),
             Refusal::TooManyAddressClients => f.write_str("client connections exceeded (max_address_connections)"),
             Refusal::NotAllowed => f.write_str("not allowed"),
+            Refusal::UserDisabled(name) => write!(f, "user {name:?} is disabled"),
+            Refusal::PoolNotAllowed { user, pool } => write!(f, "user {user:?} may not use pool {pool:?}"),
             Refusal::NotOwner { .. } => {
                 f.write_str("this user of the console is for the operating-system user that runs the pooler")
             }

@@ -253,7 +253,7 @@ fn change_error(why: &ChangeError) -> ErrorBody {
         ChangeError::Exposes(exposure) => ErrorBody { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
         ChangeError::NameTaken(..) => ErrorBody { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
         ChangeError::ListedElsewhere(_) => ErrorBody { key: Some("password".to_owned()), ..body }
-            .hint("put a line \"user\" \"password\" into it, and reload it with POST /api/v1/reload; or list users in [auth.users]"),
+            .hint("nodes that share their configuration have a list each: put a line \"user\" \"password\" into it on each node; or list users in [auth.users]"),
         ChangeError::Overtaken(_) => body.hint("look at the change: GET /api/v1/config/versions; then send yours again"),
         ChangeError::ChangedByHand(_) => body.hint("reload it with POST /api/v1/reload, check it, and send the change again"),
         ChangeError::ChangedInCluster => body.hint("look at GET /api/v1/cluster, and send the change again when this node runs the newest revision"),

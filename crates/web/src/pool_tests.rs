@@ -1,4 +1,5 @@
-//! Test logins at a pool's server, for the API: a few at a time; their results are cached for a minute.
+//! Test logins at a pool's server, and at this Weir as a client, for the API: a few at a time. What pools' servers answer is
+//! cached for a minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{ConfigAccess, PoolTestResult};
+use weir_admin::{ConfigAccess, PoolTestResult, UserTestError, UserTestResult};
 use weir_config::Keys;
 
 use crate::advice::FreeConnections;
@@ -53,6 +54,25 @@ impl PoolTests {
             config.try_pool(&pool, keys)
         });
         test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
+    }
+
+    /// Logs in to this Weir as a client of a pool; the inner error is what the client gets.
+    pub(crate) async fn client(
+        &self,
+        user: String,
+        pool: String,
+        password: String,
+    ) -> Result<Result<UserTestResult, UserTestError>, ApiError> {
+        let test = timeout(LONGEST, async {
+            let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
+            let config = self.config.clone();
+            let test = spawn_blocking(move || {
+                let _permit = permit;
+                config.try_user(&user, &pool, &password)
+            });
+            test.await.map_err(|_| ApiError::Ending)
+        });
+        test.await.unwrap_or(Err(ApiError::NoAnswer))
     }
 
     /// The free connections of an existing pool's database; none if they are unknown, as when only clients know its

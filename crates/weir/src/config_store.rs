@@ -10,6 +10,7 @@
 
 mod shared;
 mod state;
+mod user_list;
 
 pub(crate) use state::ConfigStore;
 
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_admin::{
     Activity, Adopted, Author, BackendKey, BackendSignal, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest,
-    ConfigAccess, Persisted, PoolTestResult, ServerCapacity,
+    ConfigAccess, Persisted, PoolTestResult, ServerCapacity, UserTestError, UserTestResult,
 };
 use weir_base::Target;
 use weir_config::{
@@ -33,8 +34,9 @@ use weir_web::Versions;
 use crate::cluster::{Permit, Permits};
 use crate::replace::{ReplaceError, replace};
 use crate::shared_config::Shared;
-use crate::{activity, capacity, load, pool_test, readable_secrets};
+use crate::{activity, capacity, load, pool_test, readable_secrets, user_test};
 use state::{Current, Plan, Written, nowhere, other_shape, restored_text};
+use user_list::UserList;
 
 /// Why a change of an ini stays in memory.
 const INI: &str = "a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it";
@@ -146,33 +148,56 @@ impl ConfigStore {
         (wanted, author): (&ChangeRequest, &Author),
         fit: Fit<'_>,
     ) -> Result<(Arc<Config>, Persisted), ChangeError> {
-        let edit = &wanted.edit;
         let mut current = self.current();
         self.check_unchanged(&current)?;
         self.check_latest(wanted.latest)?;
-        let plan = self.plan(&current, edit)?;
+        let edit = user_list::stored(&wanted.edit, &current.config)?;
+        let plan = self.plan(&current, &edit)?;
         plan.check_secrets()?;
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
-        let written = match plan.text {
+        let kept = match plan.text {
             Written::Shared(text) => {
                 let shared = (text, plan.shared.unwrap_or_default());
                 return self.publish(&mut current, shared, author, plan.config).map(|kept| (config, kept));
             }
-            Written::File(text) => self.write(&mut current, text, plan.shared.as_deref()),
-            Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
+            _ => self.keep(&mut current, plan, &edit)?,
         };
-        let kept = match written {
-            Ok(()) => Persisted::InFile,
+        Ok((config, kept))
+    }
+
+    /// Writes a change into the file, and into the list of users: a user who is removed is kept out first, and one who
+    /// is added is let in last. What can't be written is kept in memory.
+    fn keep(&self, current: &mut Current, plan: Plan, edit: &Edit) -> Result<Persisted, ChangeError> {
+        let (first, last) = plan.users.map_or((None, None), UserList::in_order);
+        let mut left = user_list::Left::default();
+        first.into_iter().for_each(|list| left.write(list));
+        let written = match plan.text {
+            Written::File(text) => {
+                let secret = plan.config.has_secrets(&self.file);
+                self.write(current, (text, secret), plan.shared.as_deref())
+            }
+            Written::Nowhere(_) if plan.edits.is_empty() => {
+                current.edits = Edits::default();
+                Ok(())
+            }
+            Written::Nowhere(why) => Err(ReplaceError::Refused(why)),
+            // `publish` writes that.
+            Written::Shared(_) => Ok(()),
+        };
+        let why = match written {
+            Ok(()) => None,
             Err(ReplaceError::Changed) => return Err(self.changed_by_hand()),
             // A return to an earlier version replaces the whole file, so it can't be kept in memory as a change.
             Err(ReplaceError::Refused(why)) if matches!(edit, Edit::Restore(_)) => return Err(ChangeError::Unfit(why)),
             Err(ReplaceError::Refused(why)) => {
                 current.edits = plan.edits;
-                Persisted::InMemory(why)
+                Some(why)
             }
         };
+        last.into_iter().for_each(|list| left.write(list));
+        current.edits.put_secrets(left.secrets);
         current.config = plan.config;
-        Ok((config, kept))
+        Ok(why.or(left.why).map_or(Persisted::InFile, Persisted::InMemory))
     }
 
     /// The configuration after a change, without making it.
@@ -182,11 +207,17 @@ impl ConfigStore {
             .map_or(Ok(()), |exposure| Err(ChangeError::Exposes(Box::new(exposure))))?;
         let mut edits = current.edits.clone();
         edits.add(edit.clone());
-        if let (FileFormat::Toml, true, Some(file)) =
-            (current.config.format, edits.list_users(), &current.config.auth.file)
-        {
-            return Err(ChangeError::ListedElsewhere(file.display().to_string()));
+        if current.config.format == FileFormat::Toml && weir_config::is_blank(&current.text) {
+            edits.add(weir_config::panel_address());
         }
+        let users = match (current.shared(), &current.config.auth.file) {
+            // Each node has a list of its own.
+            (Some(_), Some(file)) if edits.list_users() => {
+                return Err(ChangeError::ListedElsewhere(file.display().to_string()));
+            }
+            (Some(_), _) => None,
+            (None, _) => UserList::plan(&current.config, &current.edits, &mut edits)?,
+        };
         let text = match (current.config.format, edit) {
             (FileFormat::Ini, Edit::Restore(_)) => return Err(ChangeError::Unfit(INI.to_owned())),
             (FileFormat::Ini, _) => Written::Nowhere(INI.to_owned()),
@@ -200,12 +231,12 @@ impl ConfigStore {
             _ => None,
         };
         let read = match (&text, &shared) {
-            (Written::File(text), None) => self.read(text, &Edits::default()),
+            (Written::File(text), None) => self.read(text, users.as_ref(), &Edits::default()),
             (Written::File(text), Some(shared)) => self.read_merged((text, shared), &Edits::default()),
             (Written::Shared(_), shared) => {
                 self.read_merged((&current.file, shared.as_deref().unwrap_or_default()), &current.edits)
             }
-            (Written::Nowhere(_), _) => self.read(&current.text, &edits),
+            (Written::Nowhere(_), _) => self.read(&current.text, users.as_ref(), &edits),
         };
         let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
         if let Some(exposure) = weir_config::find_exposure(&current.config, &config, edit) {
@@ -214,14 +245,21 @@ impl ConfigStore {
         let findings = weir_config::review(&config, &load::facts());
         match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(ChangeError::Unfit(finding.message())),
-            None => Ok(Plan { edits, text, shared, config }),
+            None => Ok(Plan { edits, text, users, shared, config }),
         }
     }
 
     /// Writes a text into the file. `shared`: the text that nodes share, with its secrets in the clear.
-    fn write(&self, current: &mut Current, text: String, shared: Option<&str>) -> Result<(), ReplaceError> {
+    fn write(
+        &self,
+        current: &mut Current,
+        (text, secret): (String, bool),
+        shared: Option<&str>,
+    ) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
-        replace(&self.file, &current.file, &text)?;
+        if text != current.file {
+            replace(&self.file, &current.file, (&text, secret))?;
+        }
         let merged = shared.and_then(|shared| weir_config::merge(&text, shared));
         current.text = merged.unwrap_or_else(|| text.clone());
         (current.file, current.edits) = (text, Edits::default());
@@ -286,7 +324,7 @@ impl ConfigAccess for ConfigStore {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let next = match current.shared() {
-            None => self.read(&text, &current.edits),
+            None => self.read(&text, None, &current.edits),
             Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
@@ -310,6 +348,11 @@ impl ConfigAccess for ConfigStore {
         let tested = pool_test::test_pool(&config, pool, permit.as_ref());
         permit.filter(|_| tested.is_ok()).into_iter().for_each(Permit::ended);
         Ok(tested)
+    }
+
+    fn try_user(&self, user: &str, pool: &str, password: &str) -> Result<UserTestResult, UserTestError> {
+        let config = self.in_force();
+        user_test::test_user(&config, (user, password), pool)
     }
 
     fn activity(&self, pool: &str) -> Result<Activity, String> {

@@ -49,8 +49,13 @@ pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Conf
 
 /// The configuration of the file if it had this text, with changes applied.
 pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
-    let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
-    weir_config::load_with(file, &read, &env, edits)
+    load_replaced(file, &[(file, text)], edits)
+}
+
+/// The configuration of the file if these files had these texts, with changes applied.
+pub(crate) fn load_replaced(file: &Path, texts: &[(&Path, &str)], edits: &Edits) -> Result<Config, ConfigErrors> {
+    let text = |path: &Path| texts.iter().find(|(known, _)| *known == path).map(|(_, text)| (*text).to_owned());
+    weir_config::load_with(file, &|path| text(path).map_or_else(|| read(path), Ok), &env, edits)
 }
 
 /// A text that can't be merged.

@@ -41,6 +41,7 @@ mod top_cluster;
 mod top_statements;
 mod upgrade;
 mod usage;
+mod user_test;
 mod version;
 mod watch;
 mod web_tls;

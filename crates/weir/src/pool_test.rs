@@ -178,16 +178,16 @@ impl TestError {
 }
 
 /// A login to attempt.
-struct LoginAttempt<'a> {
-    config: &'a Config,
-    tls: &'a ServerTls,
-    host: &'a Host,
-    params: ConnectParams,
+pub(crate) struct LoginAttempt<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) tls: &'a ServerTls,
+    pub(crate) host: &'a Host,
+    pub(crate) params: ConnectParams,
 }
 
 impl LoginAttempt<'_> {
     /// Logs in, with the attempts that the mode allows; returns whether the connection is encrypted.
-    fn connect(&self) -> Result<(Connection, bool), Error> {
+    pub(crate) fn connect(&self) -> Result<(Connection, bool), Error> {
         let mode = self.config.tls.server.mode;
         let mut encryption = Encryption::first(mode);
         loop {

@@ -1,11 +1,11 @@
 //! Replaces a file as a whole: a reader finds the old text or the new one, also after a crash.
 //!
 //! The new text is written to a file beside it, with the same mode and owner, which is then renamed. On an error the
-//! file is unchanged.
+//! file is unchanged. A file with secrets that everybody on the machine could read is its owner's alone from then on.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
@@ -19,8 +19,9 @@ pub(crate) enum ReplaceError {
     Refused(String),
 }
 
-/// Replaces the text of the file at `path`, or of a link's target, if it still has the `expected` one.
-pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), ReplaceError> {
+/// Replaces the text of the file at `path`, or of a link's target, if it still has the `expected` one. `secret`: whether
+/// the new text has secrets.
+pub(crate) fn replace(path: &Path, expected: &str, (text, secret): (&str, bool)) -> Result<(), ReplaceError> {
     let refused = |error: io::Error| ReplaceError::Refused(format!("{} can't be written: {error}", path.display()));
     let target = fs::canonicalize(path).map_err(refused)?;
     let old = fs::metadata(&target).map_err(refused)?;
@@ -28,7 +29,8 @@ pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), Rep
         return Err(ReplaceError::Refused(format!("{} is read-only", path.display())));
     }
     let beside = name_beside(&target);
-    let done = write(&beside, &old, text).map_err(refused).and_then(|()| {
+    let mode = mode(&old, secret);
+    let done = write(&beside, (&old, mode), text).map_err(refused).and_then(|()| {
         // As late as possible: an edit after this check is lost.
         match fs::read_to_string(&target) {
             Ok(now) if now == expected => fs::rename(&beside, &target).map_err(refused),
@@ -44,6 +46,13 @@ pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), Rep
     done
 }
 
+/// The mode of the new file. Where others than the owner and the group have rights, nobody has thought of secrets, and
+/// the group is anybody's.
+fn mode(old: &Metadata, secret: bool) -> u32 {
+    let mode = old.mode() & 0o7777;
+    if secret && mode & 0o007 != 0 { mode & 0o700 } else { mode }
+}
+
 /// The temporary file's name: hidden, and the same each time, so that a crash leaves at most one.
 fn name_beside(target: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
@@ -52,7 +61,7 @@ fn name_beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn write(path: &Path, like: &Metadata, text: &str) -> io::Result<()> {
+fn write(path: &Path, (like, mode): (&Metadata, u32), text: &str) -> io::Result<()> {
     // Left by a crash. It is removed, not opened: it may be a link.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -60,14 +69,14 @@ fn write(path: &Path, like: &Metadata, text: &str) -> io::Result<()> {
     if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
         fchown(&file, Some(like.uid()), Some(like.gid()))?;
     }
-    file.set_permissions(like.permissions())?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -107,7 +116,7 @@ mod tests {
         // A file left by a crash is no obstacle, and a link is not followed.
         let other = folder.file("other", 0o600);
         symlink(&other, folder.0.join(".weir.toml.new")).unwrap();
-        replace(&link, "old", "new").unwrap();
+        replace(&link, "old", ("new", true)).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
@@ -116,14 +125,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_everybody_can_read_is_its_owners_once_it_has_secrets() {
+        let folder = Folder::new("secret");
+        for (before, secret, after) in [
+            (0o644, true, 0o600),
+            (0o666, true, 0o600),
+            (0o640, true, 0o640),
+            (0o600, true, 0o600),
+            (0o644, false, 0o644),
+        ] {
+            let file = folder.file("weir.toml", before);
+            replace(&file, "old", ("new", secret)).unwrap();
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, after, "{before:o} {secret}");
+        }
+    }
+
+    #[test]
     fn nothing_happens_to_a_file_that_is_not_as_expected_or_read_only() {
         let folder = Folder::new("refused");
         let file = folder.file("weir.toml", 0o644);
-        assert_eq!(replace(&file, "older", "new"), Err(ReplaceError::Changed));
+        assert_eq!(replace(&file, "older", ("new", false)), Err(ReplaceError::Changed));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-        let Err(ReplaceError::Refused(why)) = replace(&file, "old", "new") else { panic!("it is read-only") };
+        let Err(ReplaceError::Refused(why)) = replace(&file, "old", ("new", false)) else { panic!("it is read-only") };
         assert!(why.ends_with("is read-only"), "{why}");
-        assert!(matches!(replace(&folder.0.join("none"), "", "new"), Err(ReplaceError::Refused(_))));
+        assert!(matches!(replace(&folder.0.join("none"), "", ("new", false)), Err(ReplaceError::Refused(_))));
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), folder.names()), ("old", 1));
     }
 }

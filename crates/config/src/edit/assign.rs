@@ -7,10 +7,11 @@ use std::fmt;
 
 use crate::field::FieldMut;
 use crate::model::Config;
+use crate::names::BLANK_PANEL;
 use crate::set::{SetError, find, find_changeable};
 use crate::table::{Effect, Section, Setting};
 
-use super::Value;
+use super::{Edit, Value};
 
 /// A setting and its new value.
 #[derive(Clone)]
@@ -37,6 +38,13 @@ fn names_file(setting: &Setting) -> bool {
         Some(FieldMut::Line(_)) => of_alerts,
         _ => false,
     }
+}
+
+/// The address of the panel, as a setting: a file that had none gets it with its first one, so that the panel that
+/// wrote it is there after a restart too.
+pub fn panel_address() -> Edit {
+    let setting = Section::Web.find("address").expect("a setting");
+    Edit::Setting(Assignment { setting, text: BLANK_PANEL.to_string() })
 }
 
 impl Assignment {

@@ -12,6 +12,7 @@ mod outline;
 mod overlay;
 mod rewrite;
 mod shared;
+mod stored_secret;
 mod written;
 
 use std::collections::BTreeMap;
@@ -23,17 +24,18 @@ use crate::field::FieldMut;
 use crate::kind::Kind;
 use crate::table::Section;
 
-pub use assign::{Assignment, is_settable};
+pub use assign::{Assignment, is_settable, panel_address};
 pub use changes::{KeyChange, changes};
 pub(crate) use exposure::find_exposure_by_set;
 pub use exposure::{Exposure, find_exposure, find_password_source};
 pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
-pub use rewrite::rewrite;
+pub use rewrite::{is_blank, rewrite};
 pub use shared::{
     ENCRYPTED, Replace, concerns_cluster, find_plain_secret, merge, node_part, replace_secrets, shared_part,
     shared_sections,
 };
+pub use stored_secret::{SALT, SecretForm, secret_form, with_verifiers};
 pub use written::{ShownValue, pool_keys, user_keys};
 
 /// The key of a user's secret.
@@ -216,9 +218,25 @@ impl Edits {
         self.sections.is_empty() && self.secrets.is_empty() && self.settings.is_empty()
     }
 
-    /// Whether one of the changes sets or removes a user's secret.
+    /// Whether one of the changes sets a user's secret.
     pub fn list_users(&self) -> bool {
         self.secrets.values().any(Option::is_some)
+    }
+
+    /// The users' secrets that are set or removed.
+    pub fn secrets(&self) -> &BTreeMap<String, Option<String>> {
+        &self.secrets
+    }
+
+    /// Takes the users' secrets out of the changes: those set, and those removed. For a list of users in a file of its
+    /// own.
+    pub fn take_secrets(&mut self) -> BTreeMap<String, Option<String>> {
+        std::mem::take(&mut self.secrets)
+    }
+
+    /// Puts secrets back, which could not be written.
+    pub fn put_secrets(&mut self, secrets: BTreeMap<String, Option<String>>) {
+        self.secrets.extend(secrets);
     }
 
     /// Appends a change.

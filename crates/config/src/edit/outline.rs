@@ -146,9 +146,10 @@ fn is_withheld(item: &Item) -> bool {
     item.as_inline_table().is_some_and(|table| table.contains_key(MARK))
 }
 
-/// Whether a key says who may use the control plane.
+/// Whether a key says who may use the control plane, or is of a user's former secret: a return to an earlier version makes
+/// no old password valid again.
 fn is_apart(path: &Path<'_>) -> bool {
-    matches!(path, ["web", "users" | "tokens" | "oidc"])
+    matches!(path, ["web", "users" | "tokens" | "oidc"] | ["users", _, "former_secret" | "former_secret_until"])
 }
 
 /// Whether a value must not be kept: secrets, and places to read them from, where one may stand by mistake.

@@ -77,6 +77,10 @@ fn clear(field: FieldMut<'_>) {
         FieldMut::MaybeU32(rule) => *rule = None,
         FieldMut::MaybeSpan(rule) => *rule = None,
         FieldMut::MaybeMode(rule) => *rule = None,
+        FieldMut::Flag(rule) => *rule = false,
+        FieldMut::Names(rule) => rule.clear(),
+        FieldMut::Concealed(rule) => *rule = None,
+        FieldMut::Moment(rule) => *rule = 0,
         _ => debug_assert!(false, "each rule may be absent"),
     }
 }

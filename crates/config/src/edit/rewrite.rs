@@ -11,6 +11,11 @@ use crate::table::Section;
 
 use super::{Assignment, Edits, EntryKind, Keys, Sum, Value};
 
+/// Whether a text of TOML has no setting: it is empty, or has comments only. Then the panel is served, to set one up.
+pub fn is_blank(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').parse::<DocumentMut>().is_ok_and(|document| document.is_empty())
+}
+
 /// The text with the changes made on it; `None` if it is not TOML, or its pools are not in a table.
 pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
     let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));

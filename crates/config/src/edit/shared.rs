@@ -125,7 +125,9 @@ fn is_encrypted(text: &str) -> bool {
 /// Whether a secret may be read by all who can read etcd: it is encrypted, or there is none, or nobody can log in with
 /// it.
 fn is_no_secret(path: &Path<'_>, text: &str) -> bool {
-    is_encrypted(text) || path[0] == "auth" && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
+    is_encrypted(text)
+        || matches!(path[0], "auth" | "users")
+            && (text.is_empty() || matches!(Secret::parse(text), Ok(Secret::Scram(_))))
 }
 
 fn remedy(path: &Path<'_>) -> &'static str {

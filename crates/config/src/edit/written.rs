@@ -44,6 +44,9 @@ pub fn user_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, Shown
         if !config.locations.contains(&format!("users.{name}.{}", setting.name)) {
             return None;
         }
+        if setting.kind == Kind::Secret {
+            return Some((setting.name, ShownValue::Secret));
+        }
         let value = shown(setting, &setting.user_field_mut(&mut own)?)?;
         Some((setting.name, ShownValue::Value(value)))
     };

@@ -1,11 +1,11 @@
 //! Findings about logins: users and their secrets, rules, auth_query, TLS.
 
-use weir_auth::Method;
+use weir_auth::{Method, Secret};
 use weir_base::plural;
 
 use super::{Review, plain};
 use crate::accounts::web_listen_error;
-use crate::model::{SslMode, TlsSide};
+use crate::model::{Config, SslMode, TlsSide};
 use crate::table::Section;
 
 impl Review<'_> {
@@ -15,6 +15,7 @@ impl Review<'_> {
         self.files_of_rules();
         self.forced_users();
         self.users();
+        self.rules_of_users();
     }
 
     fn open_doors(&mut self) {
@@ -122,6 +123,25 @@ impl Review<'_> {
         }
     }
 
+    /// Rules of users that can't have an effect.
+    fn rules_of_users(&mut self) {
+        let config = self.config;
+        for (name, rules) in &config.users {
+            if let Some(pool) = rules.pools.iter().find(|pool| config.pool(pool).is_none()) {
+                let text = format!("user {} may use pool {}, which does not exist", plain(name), plain(pool));
+                self.warn(&format!("users.{name}.pools"), text).help("correct its name, or add the pool");
+            }
+            if rules.former_secret.0.is_some() && !has_two_secrets(config, name) {
+                let text = format!(
+                    "former_secret of user {} has no effect: both secrets must be SCRAM secrets with the same salt",
+                    plain(name)
+                );
+                self.warn(&format!("users.{name}.former_secret"), text)
+                    .help("change the password in the panel or with the API, with a time for the old one");
+            }
+        }
+    }
+
     fn users_who(&mut self, condition: impl Fn(&str) -> bool, what: &str, help: &str) {
         let names: Vec<&str> = self.config.auth.users.iter().filter(|(_, s)| condition(s)).map(|(n, _)| n).collect();
         if names.is_empty() {
@@ -162,4 +182,14 @@ impl Review<'_> {
 
 fn is_md5(secret: &str) -> bool {
     secret.len() == 35 && secret.starts_with("md5") && secret[3..].bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether the former secret of a user can be valid beside the present one.
+fn has_two_secrets(config: &Config, name: &str) -> bool {
+    let scram = |secret: &str| match Secret::parse(secret) {
+        Ok(Secret::Scram(verifier)) => Some((verifier.salt, verifier.iterations)),
+        _ => None,
+    };
+    let former = config.users.get(name).and_then(|rules| rules.former_secret.0.as_deref()).and_then(scram);
+    former.is_some() && former == config.auth.users.get(name).and_then(scram)
 }

@@ -12,6 +12,40 @@ const COUNT: Kind = Kind::Number { min: 0, max: 10_000_000 };
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         User,
+        "disabled",
+        Kind::Flag,
+        "",
+        Field::User(|u| FieldMut::Flag(&mut u.disabled)),
+        "Whether the user may not log in, also with the right password. Connected clients stay.",
+    ),
+    Setting::new(
+        User,
+        "pools",
+        Kind::Names,
+        "",
+        Field::User(|u| FieldMut::Names(&mut u.pools)),
+        "The pools that the user's clients may use; without it, all. A rule of `hba_file` must let them in as well. The \
+         console is none of these pools.",
+    ),
+    Setting::new(
+        User,
+        "former_secret",
+        Kind::Secret,
+        "",
+        Field::User(|u| FieldMut::Concealed(&mut u.former_secret.0)),
+        "The secret before the present one, valid until `former_secret_until`. Both are SCRAM secrets with the same salt \
+         and iterations, as a change of the password with the panel or the API makes them.",
+    ),
+    Setting::new(
+        User,
+        "former_secret_until",
+        Kind::Moment,
+        "",
+        Field::User(|u| FieldMut::Moment(&mut u.former_secret_until)),
+        "When `former_secret` ends: a time in UTC, as in `2026-07-01T12:00:00Z`.",
+    ),
+    Setting::new(
+        User,
         "mode",
         Kind::Word(PoolMode::WORDS),
         "",

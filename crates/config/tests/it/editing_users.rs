@@ -135,3 +135,31 @@ fn what_no_user_can_have_is_named() {
         }
     }
 }
+
+#[test]
+fn whether_and_where_a_user_may_log_in_is_a_rule_like_others() {
+    let pools = || Some(Value::List(vec![Value::Text("shop".to_owned())]));
+    let after = changed(FILE, [alter("app", &[("disabled", Some(Value::Flag(true))), ("pools", pools())])]);
+    assert!(after.contains("[users.app]\ndisabled = true\npools = [\"shop\"]\n"), "{after}");
+    let config = load("weir.toml", &after, &Edits::default()).unwrap();
+    assert!(config.is_disabled("app") && !config.is_disabled("reports"));
+    assert!(config.may_use("app", "shop") && !config.may_use("app", "other") && config.may_use("reports", "other"));
+    let back = changed(&after, [alter("app", &[("disabled", None), ("pools", None)])]);
+    let config = load("weir.toml", &back, &Edits::default()).unwrap();
+    assert!(!config.is_disabled("app") && config.may_use("app", "other"));
+}
+
+#[test]
+fn a_former_secret_holds_until_its_time() {
+    let pairs = [("former_secret", text("x")), ("former_secret_until", text("2026-07-01T12:00:00Z"))];
+    let after = changed(FILE, [alter("app", &pairs)]);
+    let config = load("weir.toml", &after, &Edits::default()).unwrap();
+    let end = 1_782_907_200;
+    assert_eq!(config.former_secret("app", end - 1), Some("x"));
+    assert_eq!(config.former_secret("app", end), None);
+    assert!(!format!("{config:?}").contains("\"x\""), "Debug shows no secret");
+    assert!(config.secret_files().iter().any(|(_, what)| what.is_some()));
+    let shown = user_keys(&config, "app").unwrap();
+    assert!(shown.contains(&("former_secret", ShownValue::Secret)), "it is never shown");
+    assert!(load("weir.toml", &after.replace("07-01T", "02-30T"), &Edits::default()).is_err());
+}

@@ -260,6 +260,12 @@ fn users_that_are_missing_or_broken() {
     let config = load_with("[listen]\n[web]\naddress = \"127.0.0.1\"", &[], &[]).unwrap();
     assert!(config.users.is_empty());
     assert!(config.remarks[0].text.starts_with("there are no users yet"));
+    // A file without any setting has the panel for that.
+    for blank in ["", "# later\n", "\u{feff}\n"] {
+        let config = load_with(blank, &[], &[]).unwrap();
+        assert_eq!(config.web.addresses, [std::net::Ipv4Addr::LOCALHOST]);
+        assert!(config.remarks[0].text.contains("http://127.0.0.1:8432/"), "{}", config.remarks[0].text);
+    }
     assert_eq!(
         error("[auth]\nfile = \"users\""),
         "weir.toml:2: the auth file users can't be read: No such file; create it with lines of \"user\" \"secret\", or \

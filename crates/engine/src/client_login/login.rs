@@ -105,7 +105,7 @@ impl Logins {
 
     /// Whether a client is the operating system's user of this process and logs in under PgBouncer's name for it: it
     /// may administer the process without a password.
-    fn is_owner(&self, client: &ClientSlot) -> bool {
+    pub(super) fn is_owner(&self, client: &ClientSlot) -> bool {
         matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
     }
 
@@ -181,7 +181,8 @@ impl Logins {
             },
             _ => None,
         };
-        let known = match self.known_secret(&config, &request, demand.method.wants_user(), asked, lookups, cx.now) {
+        let times = (cx.now, cx.common.wall(cx.now));
+        let known = match self.known_secret(&config, &request, demand.method.wants_user(), asked, lookups, times) {
             Ok(known) => known,
             Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
@@ -260,7 +261,7 @@ impl Logins {
         wanted: bool,
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
-        now: Time,
+        (now, wall): (Time, u64),
     ) -> Result<KnownUser, AuthLookup> {
         let hides = config.auth.hide_unknown_users;
         let answered = |asked: &UserSecret| KnownUser {
@@ -281,7 +282,7 @@ impl Logins {
             // No auth_query runs for a database that does not exist.
             _ => Ok(KnownUser {
                 exists: listed.is_some(),
-                secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
+                secret: listed.filter(|_| wanted).and_then(|text| listed_secret(config, &request.user, text, wall)),
                 mocks: match hides {
                     false => Arc::default(),
                     true if wanted && !exists => self.mocks_without_pool(config, lookups),
@@ -317,6 +318,16 @@ impl Logins {
     pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
         self.user_names.learn(uid, name.map(Arc::from), cx.now);
     }
+}
+
+/// The secret of a listed user, which may be two for a time. `wall`: microseconds since 1970.
+fn listed_secret(config: &Config, user: &str, text: &str, wall: u64) -> Option<Secret> {
+    let secret = Secret::parse(text).ok()?;
+    let former = config.former_secret(user, wall / 1_000_000).and_then(|text| Secret::parse(text).ok());
+    Some(match (secret, former) {
+        (Secret::Scram(verifier), Some(Secret::Scram(former))) => Secret::Scram(verifier.or_former(&former)),
+        (secret, _) => secret,
+    })
 }
 
 /// How a client is connected.

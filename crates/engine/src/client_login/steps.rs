@@ -216,8 +216,14 @@ impl ClientLogin {
         io: &mut I,
     ) {
         let (config, name) = (core.common.config(), &phase.request.database);
-        let refusal = if weir_admin::is_console(name) {
+        let owner = weir_admin::is_console(name) && self.logins.is_owner(&client);
+        let refusal = if config.is_disabled(&client.user) && !owner {
+            Some(Refusal::UserDisabled(client.user.to_string()))
+        } else if weir_admin::is_console(name) {
             self.logins.role(config, &client).is_none().then_some(Refusal::NotAllowed)
+        } else if !config.may_use(&client.user, name) {
+            // Before it is known whether there is such a pool: the user learns nothing of those of others.
+            Some(Refusal::PoolNotAllowed { user: client.user.to_string(), pool: name.clone() })
         } else if config.pool(name).is_none() {
             login::log_no_database(cx!(core, now, io), &client, name);
             Some(Refusal::NoSuchDatabase(name.clone()))

@@ -207,6 +207,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/access-rules", VIEWER, ADMIN, get(access_rules::access_rules)),
         ("/api/v1/users", VIEWER, ADMIN, get(users::list).post(users::make)),
         ("/api/v1/users/{name}", VIEWER, ADMIN, get(users::one).patch(users::alter).delete(users::delete)),
+        ("/api/v1/users/{name}/test", VIEWER, ADMIN, post(users::test)),
         ("/api/v1/pause", VIEWER, OPERATOR, post(pools::pause_all)),
         ("/api/v1/resume", VIEWER, OPERATOR, post(pools::resume_all)),
         ("/api/v1/reconnect", VIEWER, OPERATOR, post(pools::reconnect_all)),

@@ -1,24 +1,28 @@
 //! Users: their rules and what they use now; creating, changing and deleting them.
 //!
 //! A user here is a name that is listed with a secret, that has rules of its own, or that is in use. Secrets come in,
-//! and are never shown.
+//! and are never shown. A test of a login sends a password to this Weir, and keeps it nowhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use weir_admin::{PoolRecord, Report};
-use weir_config::{Config, Edit, EntryKind, Keys, Operation, WebRole};
+use weir_base::Span;
+use weir_config::{Config, Edit, EntryKind, Keys, Operation, SecretForm, WebRole};
 
 use super::body::{self, Body, PersistedBody};
 use super::page::{PageParams, PageRequest};
 use super::params::{Changer, Name};
 use crate::access::Reader;
 use crate::ask::Workers;
+use crate::clock;
 use crate::error::ApiError;
+use crate::pool_tests::PoolTests;
 
 /// How many lines and pools of a user are shown.
 const SHOWN: usize = 20;
@@ -35,6 +39,14 @@ pub(crate) struct User {
     name: String,
     /// Whether a secret of the user is listed, in `[auth.users]` or in the file of users.
     listed: bool,
+    /// The form of that secret: `scram-sha-256`, `md5`, `plain` or `empty`.
+    secret: Option<&'static str>,
+    /// Whether a pool logs in to its server with the user's own password, which is stored as it is then.
+    server_needs_password: bool,
+    /// When the secret before that one ends, in seconds since 1970; none if it is not valid.
+    former_secret_until: Option<u64>,
+    /// Whether the user may not log in.
+    disabled: bool,
     /// What the user may do on the console: `admin`, `stats` or nothing.
     console: Option<&'static str>,
     /// The user's own rules; for all others, those of the pool or of the process hold.
@@ -73,6 +85,9 @@ pub(crate) struct ChangedUser {
     outcome: PersistedBody,
 }
 
+/// The longest time for which an old password may stay valid.
+const LONGEST_OVERLAP: Span = Span::from_secs(366 * 86_400);
+
 /// `GET /api/v1/users`.
 pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> Result<Json<Page>, ApiError> {
     let page_request = PageRequest::of(asked)?;
@@ -99,9 +114,61 @@ pub(crate) async fn make(changer: Changer, body: Body) -> Result<(StatusCode, Js
 
 /// `PATCH /api/v1/users/{name}`.
 pub(crate) async fn alter(changer: Changer, Name(name): Name, body: Body) -> Result<Json<ChangedUser>, ApiError> {
-    let Json(body) = body.map_err(ApiError::BadBody)?;
-    let keys = body::keys(EntryKind::User, body)?;
+    let Json(mut body) = body.map_err(ApiError::BadBody)?;
+    let overlap = body.remove(KEEP_OLD).map(|time| end_of_overlap(&time, &body)).transpose()?;
+    let mut keys = body::keys(EntryKind::User, body)?;
+    if let Some(end) = overlap {
+        keys.set("former_secret_until", Some(weir_config::Value::Text(end)));
+    }
     changed(&changer, name, Operation::Alter, keys).await
+}
+
+/// For how long the present password stays valid beside the new one.
+const KEEP_OLD: &str = "keep_old_for";
+
+/// When the present password ends, as the setting has it.
+fn end_of_overlap(time: &Value, body: &Map<String, Value>) -> Result<String, ApiError> {
+    let seconds = time.as_u64().map(Span::from_secs);
+    let span = seconds.or_else(|| time.as_str().and_then(weir_config::read_time));
+    let span = span.filter(|span| !span.is_zero() && *span <= LONGEST_OVERLAP);
+    let span = span.ok_or_else(|| body::bad(KEEP_OLD, "must be a time of at most a year, as in \"24h\""))?;
+    if !body.get("password").is_some_and(Value::is_string) {
+        return Err(body::bad(KEEP_OLD, "needs a new \"password\" with it"));
+    }
+    Ok(weir_config::moment_text(clock::now().as_secs() + span.micros() / 1_000_000))
+}
+
+/// What a test of a login needs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoginTest {
+    pool: String,
+    password: String,
+}
+
+/// `POST /api/v1/users/{name}/test`.
+pub(crate) async fn test(
+    State(tests): State<PoolTests>,
+    Name(name): Name,
+    body: Result<Json<LoginTest>, JsonRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Json(LoginTest { pool, password }) = body.map_err(ApiError::BadBody)?;
+    Ok(Json(match tests.client(name, pool, password).await? {
+        Ok(tested) => json!({
+            "ok": true,
+            "milliseconds": tested.milliseconds,
+            "encrypted": tested.encrypted,
+            "server_user": tested.server_user,
+            "version": tested.version,
+        }),
+        Err(error) => json!({
+            "ok": false,
+            "error": error.message,
+            "sqlstate": error.sqlstate,
+            "detail": error.detail,
+            "hint": error.hint,
+        }),
+    }))
 }
 
 /// `DELETE /api/v1/users/{name}`.
@@ -142,6 +209,10 @@ fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
 fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, Vec<&PoolRecord>>) -> User {
     let mut rules = body::written(weir_config::user_keys(config, name).unwrap_or_default(), Reader(WebRole::Viewer));
     let listed = rules.remove("password").is_some();
+    // They are fields of the user.
+    ["former_secret", "former_secret_until", "disabled"].iter().for_each(|key| drop(rules.remove(*key)));
+    let now = clock::now().as_secs();
+    let until = config.users.get(name).map(|rules| rules.former_secret_until);
     let has = |names: &[String]| names.iter().any(|one| one == name);
     let console = if has(&config.admin_users) { Some("admin") } else { has(&config.stats_users).then_some("stats") };
     let hba = config.auth.hba.as_ref().map_or(&[][..], |hba| hba.rules());
@@ -153,6 +224,10 @@ fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, V
     User {
         name: name.to_owned(),
         listed,
+        secret: config.auth.users.get(name).and_then(weir_config::secret_form).map(SecretForm::name),
+        server_needs_password: config.needs_password_of(name),
+        former_secret_until: until.filter(|_| listed && config.former_secret(name, now).is_some()),
+        disabled: config.is_disabled(name),
         console,
         rules,
         max_connections: config.user_connections(name),

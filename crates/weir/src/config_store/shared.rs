@@ -151,7 +151,7 @@ impl ConfigStore {
     /// The configuration with a text of the file and a shared one, whose secrets are in the clear.
     pub(super) fn read_merged(&self, (file, shared): (&str, &str), edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
         let text = weir_config::merge(file, shared);
-        self.read(text.as_deref().unwrap_or(file), edits)
+        self.read(text.as_deref().unwrap_or(file), None, edits)
     }
 
     /// Writes a shared text into etcd, over the one in force here. `opened` is the same with its secrets in the clear.

@@ -11,6 +11,8 @@ use crate::cluster::Permits;
 use crate::shared_config::{Revised, Shared};
 use crate::{load, readable_secrets};
 
+use super::user_list::UserList;
+
 /// The configuration's file, and the configuration in force.
 pub(crate) struct ConfigStore {
     pub(super) file: PathBuf,
@@ -53,6 +55,8 @@ pub(super) struct Plan {
     pub(super) edits: Edits,
     /// What is to be written.
     pub(super) text: Written,
+    /// The list of users in a file of its own, if that is to be written too.
+    pub(super) users: Option<UserList>,
     /// The shared text after it, with its secrets in the clear; none where nodes share none, or nothing is written.
     pub(super) shared: Option<String>,
     pub(super) config: Arc<Config>,
@@ -69,9 +73,16 @@ pub(super) enum Written {
 }
 
 impl ConfigStore {
-    /// The configuration that a text and changes of it make, checked as a whole.
-    pub(super) fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
-        let mut config = load::load_changed(&self.file, text, edits)?;
+    /// The configuration that a text, a list of users and changes of it make, checked as a whole.
+    pub(super) fn read(
+        &self,
+        text: &str,
+        users: Option<&UserList>,
+        edits: &Edits,
+    ) -> Result<Arc<Config>, ConfigErrors> {
+        let list = users.map(|list| (list.path.as_path(), list.after.as_str()));
+        let texts: Vec<_> = [(self.file.as_path(), text)].into_iter().chain(list).collect();
+        let mut config = load::load_replaced(&self.file, &texts, edits)?;
         config.warnings = readable_secrets::warnings(&config);
         (self.adjust)(&mut config);
         Ok(Arc::new(config))
