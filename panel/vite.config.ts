@@ -35,7 +35,7 @@ function lines(root: string, files: string[]): string {
 }
 
 /** What all of it may weigh, compressed, in bytes; and its typeface, which is compressed by itself. */
-const MOST = 192 * 1024;
+const MOST = 208 * 1024;
 const MOST_FONT = 50 * 1024;
 
 function weigh(files: string[]) {

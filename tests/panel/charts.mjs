@@ -156,7 +156,7 @@ test('Ctrl-K finds pools, settings, pages and documentation, by keys alone', asy
   await page.getByRole('heading', { level: 1 }).waitFor();
   for (const [text, wanted] of [['sess', '#/pools/session'], ['reserve_pool_t', '#/settings?q=reserve_pool_timeout'], ['create', '#/new'], ['trouble', '#/docs/troubleshooting'],
     ['statem', '#/statements'], ['alert', '#/alerts'], ['incid', '#/incidents'], ['log', '#/log'], ['users', '#/users'], ['databases', '#/databases'], ['hist', '#/history'],
-    [`${server.user} limits`, `#/users?q=${server.user}`], [`${server.port} connections`, `#/databases?server=${encodeURIComponent(`${server.host}:${server.port}`)}`]]) {
+    [`${server.user} limits`, `#/users/${server.user}`], [`${server.port} connections`, `#/databases?server=${encodeURIComponent(`${server.host}:${server.port}`)}`]]) {
     await page.keyboard.press('Control+k');
     await page.getByRole('combobox', { name: /^Search pools/ }).fill(text);
     await page.getByRole('listbox', { name: 'Found' }).getByRole('option').first().waitFor();

@@ -20,13 +20,15 @@ export function accounts(roles) {
   return `[web.users]\n${Object.entries(roles).map(line).join('')}`;
 }
 
-/** Serves until `stop` is called. The text has the authentication and the pools; the addresses are added here. */
-export async function serve(text) {
+/** Serves until `stop` is called. The text has the authentication and the pools; the addresses are added here. `files`: others
+ * beside it, by name. */
+export async function serve(text, files = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'weir-panel-'));
   const [port, web] = [await freePort(), await freePort()];
   const listen = `[listen]\naddress = "127.0.0.1"\nport = ${port}\n[web]\naddress = "127.0.0.1"\nport = ${web}\n`;
   const file = join(folder, 'weir.toml');
   writeFileSync(file, listen + text, { mode: 0o600 });
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content, { mode: 0o600 });
   const weir = spawn(WEIR, ['serve', file], { stdio: ['ignore', 'ignore', 'pipe'] });
   // Whatever the outcome of the check, nothing is left running.
   process.once('exit', () => {

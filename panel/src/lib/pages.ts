@@ -55,11 +55,16 @@ export const isOpen = ({ page, role = 'viewer' }: Page) => session.may(role) && 
 
 export const openPages = () => PAGES.filter(isOpen);
 
+/** Forms belong to the page of what they make. */
+const FORMS: Record<string, { of: string; title: string }> = {
+  new: { of: 'pools', title: 'Create pool' },
+  'new-user': { of: 'users', title: 'Create user' },
+};
+
 /** The page that an address belongs to. */
-export const pageOf = (first: string) => PAGES.find(({ page }) => page === (first === 'new' ? 'pools' : first));
+export const pageOf = (first: string) => PAGES.find(({ page }) => page === (FORMS[first]?.of ?? first));
 
 export function titleOf(first: string): string {
-  if (first === 'new') return 'Create pool';
   const page = pageOf(first);
-  return page?.title ?? page?.label ?? 'Not found';
+  return FORMS[first]?.title ?? page?.title ?? page?.label ?? 'Not found';
 }

@@ -124,7 +124,7 @@ class Palette {
       ]),
       ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
       ...(words.length === 0 ? [] : [
-        ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: `${to('users')}?q=${encodeURIComponent(name)}` }))),
+        ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: to('users', name) }))),
         ...best(this.servers().map((name) => ({ kind: 'Server', name, note: 'its connections and pools', href: `${to('databases')}?server=${encodeURIComponent(name)}` }))),
         ...best(this.versions.map(changeOf)),
         ...best(this.settings.map(({ key, name, section, value, description = '' }) => ({

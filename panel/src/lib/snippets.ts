@@ -7,6 +7,8 @@ export interface Details {
   port: number;
   database: string;
   user: string;
+  /** Where it is known: it was just chosen. */
+  password?: string;
   sslmode: string;
   mode: Mode;
 }
@@ -25,17 +27,19 @@ const KEPT = 'Settings follow the client; LISTEN, temporary tables, session advi
 const SINGLE = 'Single statements only: a transaction block is refused in statement mode.';
 const PREPARED = 'Prepared statements work as they are: Weir prepares them on whichever server comes next.';
 
-export function uri({ host, port, database, user, sslmode }: Details, scheme = 'postgresql'): string {
+export function uri({ host, port, database, user, password, sslmode }: Details, scheme = 'postgresql'): string {
   const place = host.includes(':') ? `[${host}]` : host;
-  return `${scheme}://${encodeURIComponent(user)}@${place}:${port}/${encodeURIComponent(database)}?sslmode=${sslmode}`;
+  const secret = password ? `:${encodeURIComponent(password)}` : '';
+  return `${scheme}://${encodeURIComponent(user)}${secret}@${place}:${port}/${encodeURIComponent(database)}?sslmode=${sslmode}`;
 }
 
 export function psql(d: Details): string {
   return `psql ${shell(uri(d))}`;
 }
 
-export function environment({ host, port, database, user, sslmode }: Details): string {
-  const pairs = { PGHOST: host, PGPORT: String(port), PGDATABASE: database, PGUSER: user, PGSSLMODE: sslmode };
+export function environment({ host, port, database, user, password, sslmode }: Details): string {
+  const secret = password ? { PGPASSWORD: password } : {};
+  const pairs = { PGHOST: host, PGPORT: String(port), PGDATABASE: database, PGUSER: user, ...secret, PGSSLMODE: sslmode };
   return Object.entries(pairs).map(([name, value]) => `export ${name}=${shell(value)}`).join('\n');
 }
 

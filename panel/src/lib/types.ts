@@ -444,6 +444,13 @@ export interface DatabaseServer {
 export interface User {
   name: string;
   listed: boolean;
+  /** The form in which the secret is stored. */
+  secret: 'scram-sha-256' | 'md5' | 'plain' | 'empty' | null;
+  /** Whether a pool logs in to its server with the user's own password. */
+  server_needs_password: boolean;
+  /** When the password before the present one ends, in seconds since 1970. */
+  former_secret_until: number | null;
+  disabled: boolean;
   console: 'admin' | 'stats' | null;
   rules: Record<string, unknown>;
   max_connections: number;

@@ -8,6 +8,7 @@ import { parseAddress } from '../../lib/pgurl';
 import { BASICS, changes, fieldsOf, GROUPS, named, secondsOf, type Fields, type Key, type PoolKey } from '../../lib/poolkeys';
 import { inWords } from '../../lib/settings';
 import { needed, type Needed } from '../../lib/sizing';
+import { remember } from '../../lib/users';
 import { plain } from './plain';
 import type { Changed, Mode, Pool, PoolConfig, Setting, Tested } from '../../lib/types';
 
@@ -216,6 +217,7 @@ export class PoolDraft {
     const { user = '', password = '' } = this.fields;
     try {
       await post<Changed>('users', { name: user.trim(), password });
+      remember(user.trim(), password);
     } catch (error) {
       notices.fail(`Clients cannot log in as ${user} yet`, error);
     }
