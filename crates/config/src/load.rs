@@ -81,6 +81,11 @@ fn serve_panel(config: &mut Config) {
     config.remarks.push(ConfigWarning { key: "web.address".to_owned(), text });
 }
 
+/// Whether the panel is served because nothing is set.
+fn is_unset(config: &Config) -> bool {
+    !config.web.addresses.is_empty() && !config.locations.contains("web.address")
+}
+
 /// What to do about a file that can't be read; `otherwise`: if it is not there.
 fn unreadable<'h>(error: &io::Error, otherwise: &'h str) -> &'h str {
     match error.kind() {
@@ -210,6 +215,8 @@ impl Loader<'_> {
                 users
             }
             (None, None) if may_do_without_users(config) => Users::default(),
+            // It is said that nothing is set.
+            (None, None) if is_unset(config) => Users::default(),
             // The panel can create the first one.
             (None, None) if !config.web.addresses.is_empty() => {
                 let text = "there are no users yet, so no client can log in: create one in the panel or with the API"

@@ -152,9 +152,15 @@ struct Review<'a> {
 }
 
 impl Review<'_> {
+    /// Whether the reader of the file has something to say about a setting.
+    fn has_remark(&self, key: &str) -> bool {
+        self.config.remarks.iter().any(|remark| remark.key == key)
+    }
+
     fn process(&mut self, facts: &HostLimits) {
         let config = self.config;
-        if config.pools.is_empty() && config.fallback.is_none() {
+        // That nothing is set is said once.
+        if config.pools.is_empty() && config.fallback.is_none() && !self.has_remark("web.address") {
             let what = self.term("pools", "databases");
             let help = self.term("write [pools.NAME], and its host below it", "write NAME = host=… in [databases]");
             self.warn("pools", format!("there are no {what}: only the console can be reached")).help(help);

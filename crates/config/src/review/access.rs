@@ -85,7 +85,8 @@ impl Review<'_> {
         let users = &config.auth.users;
         let asked = config.auth.query_user.is_some() || config.pools.values().any(|pool| pool.auth_user.is_some());
         let elsewhere = matches!(config.auth.method, Method::Any | Method::Ldap | Method::Pam);
-        if users.is_empty() && !asked && !elsewhere {
+        let is_said = self.has_remark("auth.users") || self.has_remark("web.address");
+        if users.is_empty() && !asked && !elsewhere && !is_said {
             // PgBouncer serves such a file too: a package's own, before anybody has filled it in.
             let text = "no users are listed, so nobody can log in, but for the console over the Unix socket; that \
                         holds for trust too";

@@ -265,6 +265,7 @@ fn users_that_are_missing_or_broken() {
         let config = load_with(blank, &[], &[]).unwrap();
         assert_eq!(config.web.addresses, [std::net::Ipv4Addr::LOCALHOST]);
         assert!(config.remarks[0].text.contains("http://127.0.0.1:8432/"), "{}", config.remarks[0].text);
+        assert_eq!(config.remarks.len(), 1, "it is said once: {:?}", config.remarks);
     }
     assert_eq!(
         error("[auth]\nfile = \"users\""),
