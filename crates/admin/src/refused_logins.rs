@@ -88,7 +88,8 @@ impl RefusedLogins {
 
 fn shorten(name: &mut String) {
     name.retain(|c| !c.is_control());
-    name.truncate(name.floor_char_boundary(LONGEST));
+    let end = (0..=LONGEST.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or(0));
 }
 
 #[cfg(test)]

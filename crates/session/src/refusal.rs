@@ -312,6 +312,8 @@ impl Refusal {
                 | Refusal::LoginRejected
                 | Refusal::NoRule
                 | Refusal::NoForcedUser
+                | Refusal::UserDisabled(_)
+                | Refusal::PoolNotAllowed { .. }
                 | Refusal::TooManyLogins
                 | Refusal::TooManyClients
                 | Refusal::TooManyDatabaseClients

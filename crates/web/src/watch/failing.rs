@@ -118,7 +118,8 @@ impl Failing {
             return None;
         };
         let since = *self.cluster_since.get_or_insert(now);
-        (now - since >= CLUSTER_AFTER).then(|| Fault { kind: "cluster", problem: true, summary, advice, since })
+        let fault = Fault { kind: "cluster", problem: true, summary, advice, since };
+        (now - since >= CLUSTER_AFTER).then_some(fault)
     }
 
     /// Clients that can't log in for another reason than a limit.
