@@ -273,6 +273,21 @@ fn a_list_that_was_changed_by_hand_or_can_not_be_written_is_not_lost() {
 }
 
 #[test]
+fn a_file_that_is_emptied_is_refused_by_a_reload_though_weir_starts_with_an_empty_one() {
+    let stage = stage();
+    let mut client = stage.site.connect();
+    let text = stage.text("weir.toml");
+    fs::write(stage.path("weir.toml"), "# nothing\n").unwrap();
+    assert_eq!(stage.api.post("/api/v1/reload").0, 422);
+    let log = stage.site.weir().log();
+    assert!(log.contains("there is no setting in it any more"), "{log}");
+    client.query("SELECT 1").unwrap();
+    stage.site.connect().query("SELECT 1").unwrap();
+    fs::write(stage.path("weir.toml"), text).unwrap();
+    assert_eq!(stage.api.post("/api/v1/reload").0, 204);
+}
+
+#[test]
 fn the_auth_file_of_an_ini_is_written_too() {
     let api = Api::default();
     let ini =

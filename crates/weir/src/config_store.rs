@@ -100,6 +100,7 @@ impl ConfigStore {
             (reread, Some(shared)) => self.reload_shared(&mut current, shared, reread),
         };
         let (text, mut config) = read?;
+        self.check_emptied(&current, &text)?;
         if current.shared().is_none() {
             current.file.clone_from(&text);
         }
@@ -109,6 +110,15 @@ impl ConfigStore {
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
         (current.text, current.config) = (text, config.clone());
         Ok(config)
+    }
+
+    /// An error if a file that had settings has none any more: it was caught while it is written, or its disk is full. An
+    /// empty file is for a start.
+    fn check_emptied(&self, current: &Current, text: &str) -> Result<(), String> {
+        let is_emptied = current.config.format == FileFormat::Toml
+            && weir_config::is_blank(text)
+            && !weir_config::is_blank(&current.text);
+        if is_emptied { Err(format!("{}: there is no setting in it any more", self.file.display())) } else { Ok(()) }
     }
 
     /// The files whose changes are adopted without a RELOAD.
@@ -323,6 +333,7 @@ impl ConfigAccess for ConfigStore {
     fn preview_reload(&self) -> Result<ChangePreview, String> {
         let current = self.current();
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
+        self.check_emptied(&current, &text)?;
         let next = match current.shared() {
             None => self.read(&text, None, &current.edits),
             Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
