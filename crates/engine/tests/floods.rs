@@ -168,7 +168,7 @@ fn flood(world: &mut World, from: ConnId, message: &impl Fn(u32, &mut Vec<u8>), 
                 settle(world);
                 if world.is_paused(from) {
                     // One whose texts are megabytes long is paced.
-                    world.pass_only(Span::from_secs(5));
+                    world.pass_only(Span::from_secs(10));
                     settle(world);
                 }
                 assert!(world.is_open(from) && !world.is_paused(from), "the client is read again");

@@ -20,6 +20,8 @@ const LOGINS: u64 = 3;
 const CLUSTER_AFTER: f64 = 2.0;
 /// The SQLSTATE read_only_sql_transaction (PostgreSQL documentation, Appendix A).
 const READ_ONLY: &str = "25006";
+/// The most pools, or kinds of refused logins, that are counted.
+const NAMES: usize = 1_000;
 /// The most pools that are named.
 const NAMED: usize = 3;
 
@@ -108,9 +110,7 @@ impl Failing {
         let here = [self.login(report, now), reload(report)].into_iter().flatten();
         limit.into_iter().chain(read_only).chain(here).chain(self.cluster(report, now)).collect()
     }
-}
 
-impl Failing {
     /// What is wrong with the cluster, as this node sees it: with itself, or with the others.
     fn cluster(&mut self, report: &Report, now: f64) -> Option<Fault> {
         let Some((summary, advice)) = report.cluster.as_deref().and_then(of_cluster) else {
@@ -269,7 +269,8 @@ impl Growth {
         for (name, count) in now_counted {
             let more =
                 count.saturating_sub(before.get(name).copied().unwrap_or(if self.from_zero { 0 } else { *count }));
-            if more > 0 {
+            let has_room = self.by.len() < NAMES || self.by.contains_key(name);
+            if more > 0 && has_room {
                 if self.by.is_empty() {
                     self.since = now;
                 }
