@@ -13,7 +13,7 @@ use crate::contender::{Kind, OTHERS};
 use crate::error::{Error, Outcome};
 use crate::options::{Group, Output};
 use crate::out::Out;
-use crate::{bulk, burst, idle, open, own, rounds, syscalls, tail, workers};
+use crate::{auto, bulk, burst, idle, noisy, open, own, rounds, syscalls, tail, workers};
 
 /// The options of `all`.
 #[derive(Args, Clone, Debug)]
@@ -77,9 +77,11 @@ static GROUPS: &[Entry] = &[
     entry::<syscalls::Options>("--seconds 1", None, true),
     entry::<tail::Options>("--rounds 1 --seconds 1 --clients 100", Some("--rounds 4 --seconds 3"), true),
     entry::<idle::Options>("--clients 100,200 --idle 200 --active 10 --rate 200 --rounds 1 --seconds 1", None, true),
+    entry::<noisy::Options>("--rounds 1 --seconds 1 --idle 10", None, true),
     entry::<open::Options>("--rounds 1 --seconds 1 --clients 40 --load 50,120", Some("--few --rounds 5"), true),
     entry::<bulk::Options>("--rounds 1 --megabytes 10", Some("--rounds 3 --poolers @installed"), true),
     entry::<burst::Options>("--rounds 1 --clients 200", None, true),
+    entry::<auto::Options>("--rounds 1 --seconds 1", None, true),
     entry::<workers::Options>("--rounds 1 --seconds 1", None, true),
 ];
 

@@ -3,6 +3,7 @@
 //! The command line; each command has a file of its own. Nothing here is part of the pooler.
 
 mod all;
+mod auto;
 mod budgets;
 mod bulk;
 mod burst;
@@ -16,6 +17,7 @@ mod instructions;
 mod latency;
 mod load;
 mod meter;
+mod noisy;
 mod open;
 mod options;
 mod others;
@@ -27,6 +29,7 @@ mod rival;
 mod rng;
 mod rounds;
 mod setup;
+mod sides;
 mod soak;
 mod stage;
 mod stats;
@@ -130,12 +133,16 @@ enum Command {
     Tail(tail::Options),
     /// Thousands of idle clients: their memory, and what a hundred active ones among them notice
     Idle(idle::Options),
+    /// One client that sends what is expensive: what others of its pool notice
+    Noisy(noisy::Options),
     /// Latencies under a load that no answer holds up, at shares of saturation
     Open(open::Options),
     /// CPU time and memory of large results and COPY
     Bulk(bulk::Options),
     /// Thousands of logins at the same moment, by TCP and by a Unix socket
     Burst(burst::Options),
+    /// Mode auto beside mode transaction, where nobody leaves state
+    Auto(auto::Options),
     /// One pool over several workers, beside one
     Workers(workers::Options),
     /// The limit: a bare forwarder, which `rounds` runs beside the poolers
@@ -157,9 +164,11 @@ fn main() -> ExitCode {
         Command::Syscalls(options) => measure(options),
         Command::Tail(options) => measure(options),
         Command::Idle(options) => measure(options),
+        Command::Noisy(options) => measure(options),
         Command::Open(options) => measure(options),
         Command::Bulk(options) => measure(options),
         Command::Burst(options) => measure(options),
+        Command::Auto(options) => measure(options),
         Command::Workers(options) => measure(options),
         Command::Forwarder(options) => forwarder::run(options),
         Command::Soak(options) => soak::run(options),

@@ -47,6 +47,8 @@ pub(crate) enum Mode {
     Session,
     Transaction,
     Statement,
+    /// Weir's alone.
+    Auto,
 }
 
 impl Mode {
@@ -55,6 +57,7 @@ impl Mode {
             Mode::Session => "session",
             Mode::Transaction => "transaction",
             Mode::Statement => "statement",
+            Mode::Auto => "auto",
         }
     }
 }

@@ -7,18 +7,15 @@ use std::thread;
 
 use clap::Args;
 
-use serde_json::{Value, json};
-
 use crate::budgets::{Finding, Findings, print_findings};
 use crate::contender::{Kind, Role};
 use crate::error::Outcome;
-use crate::meter::Meter;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, print_line};
-use crate::pgbench::Pgbench;
 use crate::setup::Setup;
+use crate::sides::Sides;
 use crate::stage::Pooler;
-use crate::stats::{Ratio, Spread};
+use crate::stats::Ratio;
 
 /// Processors from which on a second worker can be expected to pay: one each, and some for clients and servers.
 const PROCESSORS: usize = 8;
@@ -57,76 +54,20 @@ impl Group for Options {
             let pooler = stage.pooler_with(Kind::Weir, &Setup { workers, ..stage.setup().clone() })?;
             Ok((format!("{}, {workers} workers", pooler.name).replace(" 1 workers", " 1 worker"), pooler))
         };
-        let mut sides = vec![start(1)?, start(self.several)?];
+        let mut sides = Sides(vec![start(1)?, start(self.several)?]);
         if self.rig.kinds(out)?.iter().any(|kind| kind.role() == Role::Base) {
             let base = stage.pooler(Kind::Pgbouncer)?;
-            sides.push((base.name.clone(), base));
+            sides.0.push((base.name.clone(), base));
         }
         let arguments = ["-S", "-c", &self.clients.to_string()].map(str::to_owned);
-        for (_, pooler) in &sides {
-            pgbench.run(pooler, 1, &arguments)?;
-        }
-        let (mut cpu, mut tps) = (vec![Vec::new(); sides.len()], vec![Vec::new(); sides.len()]);
-        for round in 0..self.rounds as usize {
-            for step in 0..sides.len() {
-                let at = (round + step) % sides.len();
-                let (used, rate) = self.one(&pgbench, &sides[at].1, &arguments)?;
-                cpu[at].push(used);
-                tps[at].push(rate);
-            }
-        }
-        print_line!(
-            out,
-            "{} clients, -S simple, one pool of {}; medians of {} rounds",
-            self.clients,
-            self.rig.pool_size,
-            self.rounds
-        );
-        print_line!(
-            out,
-            "{:<24} {:>7} {:<16} {:>5} {:>7} {:<16} {:>5}",
-            "pooler",
-            "CPU µs",
-            "(min..max)",
-            "×",
-            "TPS",
-            "(min..max)",
-            "×"
-        );
-        let mut lines = Vec::new();
-        for (at, (name, _)) in sides.iter().enumerate() {
-            let of = |values: &[Vec<f64>], places: usize| {
-                let spread = Spread::of(values[at].iter().copied());
-                let ratio = Ratio::of(&values[at], &values[0]).map_or(f64::NAN, |ratio| ratio.of_medians);
-                let within = |s: Spread| {
-                    format!("{:>7.places$} {:<16}", s.median, format!("({:.places$}..{:.places$})", s.min, s.max))
-                };
-                format!("{} {ratio:>5.2}", spread.map_or_else(String::new, within))
-            };
-            print_line!(out, "{name:<24} {} {}", of(&cpu, 2), of(&tps, 0));
-            let list = |values: &[f64]| -> Value { values.iter().copied().collect() };
-            lines.push(json!({
-                "pooler": name.as_str(),
-                "cpu_us": list(&cpu[at]),
-                "tps": list(&tps[at]),
-            }));
-        }
-        let budgets = findings(Ratio::of(&cpu[1], &cpu[0]), Ratio::of(&tps[1], &tps[0]), processors());
+        let figures = sides.measure(&pgbench, &arguments, self.rounds, self.seconds)?;
+        let (clients, size, rounds) = (self.clients, self.rig.pool_size, self.rounds);
+        print_line!(out, "{clients} clients, -S simple, one pool of {size}; medians of {rounds} rounds");
+        let json = sides.print(&figures, out);
+        let budgets = findings(figures.cpu(1), figures.tps(1), processors());
         print_line!(out, "× is the ratio to one worker's.");
         print_findings(out, &budgets);
-        Ok(Findings { budgets, json: Value::Array(lines) })
-    }
-}
-
-impl Options {
-    /// CPU microseconds a transaction, and TPS.
-    fn one(&self, pgbench: &Pgbench, pooler: &Pooler, arguments: &[String]) -> Outcome<(f64, f64)> {
-        let look = || pooler.pid().and_then(Meter::of).ok_or_else(|| pooler.gone());
-        let before = look()?;
-        let run = pgbench.run(pooler, self.seconds, arguments)?;
-        #[allow(clippy::cast_precision_loss)]
-        let each = look()?.since(&before).total() * 1e6 / run.transactions as f64;
-        Ok((each, run.tps))
+        Ok(Findings { budgets, json })
     }
 }
 
