@@ -10,21 +10,14 @@ use crate::error::Outcome;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, print_line};
 use crate::setup::{Mode, Setup};
-use crate::sides::Sides;
+use crate::sides::{Runs, Sides};
 use crate::stage::Pooler;
 
 /// The options of `auto`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// How many clients share the pool
-    #[arg(long, default_value_t = 50)]
-    clients: u32,
-    /// How often each is measured, interleaved
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// How long each run lasts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    runs: Runs,
     #[command(flatten)]
     rig: Rig,
     #[command(flatten)]
@@ -57,10 +50,10 @@ impl Group for Options {
         let sides = Sides(vec![start(Mode::Transaction)?, start(Mode::Auto)?]);
         let (mut budgets, mut json) = (Vec::new(), Vec::new());
         for (id, flags) in LOADS {
-            let clients = self.clients.to_string();
+            let clients = self.runs.clients.to_string();
             let arguments: Vec<String> = flags.split(' ').chain(["-c", &clients]).map(str::to_owned).collect();
-            let figures = sides.measure(&pgbench, &arguments, self.rounds, self.seconds)?;
-            print_line!(out, "pgbench {}; medians of {} rounds", arguments.join(" "), self.rounds);
+            let figures = sides.measure(&pgbench, &arguments, &self.runs)?;
+            print_line!(out, "pgbench {}; medians of {} rounds", arguments.join(" "), self.runs.rounds);
             json.push(sides.print(&figures, out));
             print_line!(out);
             budgets.push(match figures.cpu(1) {

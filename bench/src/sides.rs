@@ -1,6 +1,8 @@
 //! Poolers that are set up differently, side by side: CPU time a transaction and TPS of pgbench in interleaved rounds, as
 //! ratios to the first.
 
+use clap::Args;
+
 use serde_json::{Value, json};
 
 use crate::error::Outcome;
@@ -9,6 +11,20 @@ use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
 use crate::stats::{Ratio, Spread};
+
+/// How much each side is measured.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Runs {
+    /// How many clients share the pool
+    #[arg(long, default_value_t = 50)]
+    pub(crate) clients: u32,
+    /// How often each is measured, interleaved
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// How long each run lasts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+}
 
 /// The poolers that are compared, with their names in tables. The first is what the others are measured by.
 pub(crate) struct Sides(pub(crate) Vec<(String, Pooler)>);
@@ -20,24 +36,17 @@ pub(crate) struct Figures {
 }
 
 impl Sides {
-    /// Runs pgbench with these arguments for so many seconds through each, in interleaved rounds, after a second to
-    /// warm up.
-    pub(crate) fn measure(
-        &self,
-        pgbench: &Pgbench,
-        arguments: &[String],
-        rounds: u32,
-        seconds: u32,
-    ) -> Outcome<Figures> {
+    /// Runs pgbench with these arguments through each, in interleaved rounds, after a second to warm up.
+    pub(crate) fn measure(&self, pgbench: &Pgbench, arguments: &[String], runs: &Runs) -> Outcome<Figures> {
         for (_, pooler) in &self.0 {
             pgbench.run(pooler, 1, arguments)?;
         }
         let none = || vec![Vec::new(); self.0.len()];
         let mut figures = Figures { cpu: none(), tps: none() };
-        for round in 0..rounds as usize {
+        for round in 0..runs.rounds as usize {
             for step in 0..self.0.len() {
                 let at = (round + step) % self.0.len();
-                let (used, rate) = one(pgbench, &self.0[at].1, arguments, seconds)?;
+                let (used, rate) = one(pgbench, &self.0[at].1, arguments, runs.seconds)?;
                 figures.cpu[at].push(used);
                 figures.tps[at].push(rate);
             }

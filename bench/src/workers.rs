@@ -13,7 +13,7 @@ use crate::error::Outcome;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, print_line};
 use crate::setup::Setup;
-use crate::sides::Sides;
+use crate::sides::{Runs, Sides};
 use crate::stage::Pooler;
 use crate::stats::Ratio;
 
@@ -26,15 +26,8 @@ pub(crate) struct Options {
     /// How many workers are compared with one
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     several: u32,
-    /// How many clients share the pool
-    #[arg(long, default_value_t = 50)]
-    clients: u32,
-    /// How often each is measured, interleaved
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// How long each run lasts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    runs: Runs,
     #[command(flatten)]
     rig: Rig,
     #[command(flatten)]
@@ -59,9 +52,9 @@ impl Group for Options {
             let base = stage.pooler(Kind::Pgbouncer)?;
             sides.0.push((base.name.clone(), base));
         }
-        let arguments = ["-S", "-c", &self.clients.to_string()].map(str::to_owned);
-        let figures = sides.measure(&pgbench, &arguments, self.rounds, self.seconds)?;
-        let (clients, size, rounds) = (self.clients, self.rig.pool_size, self.rounds);
+        let arguments = ["-S", "-c", &self.runs.clients.to_string()].map(str::to_owned);
+        let figures = sides.measure(&pgbench, &arguments, &self.runs)?;
+        let (clients, size, rounds) = (self.runs.clients, self.rig.pool_size, self.runs.rounds);
         print_line!(out, "{clients} clients, -S simple, one pool of {size}; medians of {rounds} rounds");
         let json = sides.print(&figures, out);
         let budgets = findings(figures.cpu(1), figures.tps(1), processors());

@@ -3,7 +3,7 @@
 //! Owns the bounds: [`MOST`] kinds, [`MOST_OF_ORIGIN`] of one origin, and names of [`LONGEST`] bytes. Names are what
 //! clients without a login have sent, so the origin that sends many different ones has them counted as one.
 
-use weir_base::Origin;
+use weir_base::{Origin, is_hidden, prefix};
 
 /// The most kinds that are kept apart.
 const MOST: usize = 32;
@@ -87,9 +87,8 @@ impl RefusedLogins {
 }
 
 fn shorten(name: &mut String) {
-    name.retain(|c| !c.is_control());
-    let end = (0..=LONGEST.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
-    name.truncate(end.unwrap_or(0));
+    name.retain(|c| !is_hidden(c));
+    name.truncate(prefix(name, LONGEST).len());
 }
 
 #[cfg(test)]

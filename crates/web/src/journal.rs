@@ -5,7 +5,7 @@
 //! continues in memory, [`retry`](Journal::retry) tries again, and the next success writes all of it. A file is
 //! replaced as a whole when half of it is out of date.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -121,6 +121,12 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
     /// Calls `make` with the records, the newest first.
     pub(crate) fn newest_first<R>(&self, make: impl FnOnce(&mut dyn Iterator<Item = &T>) -> R) -> R {
         make(&mut lock(&self.list).records.iter().rev().map(|(record, _)| record))
+    }
+
+    /// The newest record of each number, the newest first: of the records of one number the last one counts.
+    pub(crate) fn newest_of_each(&self, number: impl Fn(&T) -> u64) -> Vec<T> {
+        let mut seen = BTreeSet::new();
+        self.newest_first(|all| all.filter(|record| seen.insert(number(record))).cloned().collect())
     }
 
     /// Reads a file. No file is an empty one.

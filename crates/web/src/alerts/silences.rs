@@ -57,19 +57,9 @@ impl Silences {
 
     /// The silences in force at this time, the newest first.
     pub(super) fn now(&self, now: f64) -> Vec<Silence> {
-        let mut seen = Vec::new();
-        self.0.newest_first(|all| {
-            let mut found = Vec::new();
-            for silence in all {
-                if !seen.contains(&silence.id) {
-                    seen.push(silence.id);
-                    if silence.until > now {
-                        found.push(silence.clone());
-                    }
-                }
-            }
-            found
-        })
+        let mut silences = self.0.newest_of_each(|silence| silence.id);
+        silences.retain(|silence| silence.until > now);
+        silences
     }
 
     /// Adds a silence. Blocks on the disk, like [`end`](Silences::end).

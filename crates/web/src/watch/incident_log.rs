@@ -136,8 +136,10 @@ impl IncidentLog {
     pub(crate) fn newest(&self, pool: Option<&str>, most: usize) -> Vec<PastIncident> {
         let now = clock::now().as_secs_f64();
         let mut found: Vec<PastIncident> = lock(&self.0.lasting).values().map(|lasting| lasting.shown(now)).collect();
-        let mut known: BTreeSet<u64> = found.iter().map(|incident| incident.id).collect();
-        self.0.over.newest_first(|all| found.extend(all.filter(|incident| known.insert(incident.id)).cloned()));
+        let lasting: BTreeSet<u64> = found.iter().map(|incident| incident.id).collect();
+        let mut recorded = self.0.over.newest_of_each(|incident| incident.id);
+        recorded.retain(|incident| !lasting.contains(&incident.id));
+        found.extend(recorded);
         found.retain(|incident| pool.is_none_or(|pool| incident.pools.iter().any(|name| name == pool)));
         found.sort_by_key(|incident| std::cmp::Reverse(incident.id));
         found.truncate(most);
