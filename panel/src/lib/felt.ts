@@ -4,7 +4,7 @@ import { count, plural } from './format';
 import { names } from './health.svelte';
 import type { Affected } from './types';
 
-/** Refusals are told apart from clients: one that tries again is refused again. */
+/** Refusals are counted apart from clients: one that tries again is refused again. */
 export function feltBy({ clients, waiting, blocked, refused, unanswered, failed }: Felt, affected: Affected[]): string {
   if (clients === 0) return 'no client is affected yet';
   const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : ''];

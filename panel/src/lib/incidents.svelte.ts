@@ -1,5 +1,5 @@
 // The causes of what is broken now, for every page: the bar on top, the page of incidents, the window's title. Asks for the
-// list of pools where events do not tell enough: which server a pool has, and all problems of very many.
+// list of pools where events have too little: which server a pool has, and all problems of very many.
 import { causesOf, type Cause } from './causes';
 import { health } from './health.svelte';
 import { pools } from './pools.svelte';
@@ -17,7 +17,7 @@ export interface Over {
 }
 
 class Incidents {
-  /** Whether there are more problems than events tell of. */
+  /** Whether there are more problems than events have. */
   private cut = $derived(health.brokenPools > health.problems.length);
   readonly problems = $derived(this.cut ? this.all() : health.problems);
   readonly causes: Cause[] = $derived(causesOf(this.problems, health.faults, (pool) => this.serverOf(pool)));
@@ -46,12 +46,12 @@ class Incidents {
     return pools.get(pool)?.hosts.join(', ') ?? '';
   }
 
-  /** The list's, and what events tell of the first of them. */
+  /** The list's, and what events have of the first of them. */
   private all(): Problem[] {
-    const told = new Map(health.problems.map((problem) => [problem.pool, problem]));
+    const sent = new Map(health.problems.map((problem) => [problem.pool, problem]));
     const others = pools.rows.flatMap(({ pool, now }) => {
       const of = now.health ?? pool.health;
-      return of.problem && !told.has(pool.name) ? [{ pool: pool.name, health: of }] : [];
+      return of.problem && !sent.has(pool.name) ? [{ pool: pool.name, health: of }] : [];
     });
     return [...health.problems, ...others];
   }

@@ -31,16 +31,16 @@ export function remember(user: string, password: string) {
 
 export const passwordOf = (user: string) => (fresh.user === user ? fresh.password : '');
 
-const LETTERS = 'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
+const CHARACTERS = 'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 const LENGTH = 24;
 
 /** A random password, without characters that look alike or that a URL would have to quote. */
 export function generated(): string {
-  const limit = 256 - (256 % LETTERS.length);
+  const limit = 256 - (256 % CHARACTERS.length);
   let text = '';
   while (text.length < LENGTH) {
     const bytes = crypto.getRandomValues(new Uint8Array(LENGTH));
-    for (const byte of bytes) if (byte < limit && text.length < LENGTH) text += LETTERS[byte % LETTERS.length];
+    for (const byte of bytes) if (byte < limit && text.length < LENGTH) text += CHARACTERS[byte % CHARACTERS.length];
   }
   return text;
 }
