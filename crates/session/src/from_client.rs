@@ -9,8 +9,9 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{ErrorFields, HEAD, Head, TxStatus, frontend, put_back, put_front, sql};
+use weir_pgwire::{HEAD, Head, TxStatus, frontend, put_back, put_front, sql};
 
+use crate::cancelled::{FailsAt, write_cancelled};
 use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
 use crate::expected::Expected;
@@ -31,15 +32,6 @@ use crate::{repeat, sequences, sql_resets, start_values, unlinked};
 
 /// The longest body of a Sync, which has none, that the server is left to refuse.
 const MAX_SYNC: usize = 64;
-
-/// The error for a request that was cancelled while it waited for a server: PostgreSQL's message.
-const CANCELLED: ErrorFields<'static> = ErrorFields {
-    severity: "ERROR",
-    sqlstate: "57014",
-    message: "canceling statement due to user request",
-    detail: Some("It was still waiting for a server connection."),
-    hint: None,
-};
 
 /// How much of a client's input was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -204,8 +196,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         self.admit(head)?;
-        if self.client.skipping || (self.client.cancelled && front::is_request(head.tag)) {
-            self.cancelled(view, head);
+        if (self.client.skipping || (self.client.cancelled && front::is_request(head.tag)))
+            && self.cancelled(view, head)?
+        {
             return Ok(());
         }
         if self.texts == Texts::Rename && head.tag == front::PARSE && is_cut_short(view, head) {
@@ -351,27 +344,41 @@ impl<O: Out> MessageParser<'_, '_, O> {
         }
     }
 
-    /// A message of a client whose request was cancelled before any of it was sent to a server: we send the error, and
-    /// skip to the end of the request's segment as PostgreSQL does (documentation, "Message Flow").
+    /// A message of a client whose request was cancelled before any of it was sent to a server: it fails, and what
+    /// follows it is skipped up to the end of its segment as PostgreSQL does (documentation, "Message Flow"). Returns
+    /// `false` for one that is handled as any other.
     #[cold]
-    fn cancelled(&mut self, view: View<'_>, head: Head) {
+    fn cancelled(&mut self, view: View<'_>, head: Head) -> Result<bool, StopReason> {
         if self.client.skipping {
             if head.tag == front::SYNC {
                 self.client.skipping = false;
                 self.reply(|buffer| put_back::ready(buffer, b'I'));
             }
-        } else {
-            self.client.cancelled = false;
-            self.client.skipping = !matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
-            let whole = !self.client.skipping;
-            self.reply(|buffer| {
-                put_back::error(buffer, &CANCELLED);
-                if whole {
-                    put_back::ready(buffer, b'I');
-                }
-            });
+            self.discard(view, head);
+            return Ok(true);
         }
-        self.discard(view, head);
+        let whole = matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
+        let fails = FailsAt::of(self.server.as_deref());
+        match fails {
+            FailsAt::Nowhere => {}
+            FailsAt::Weir => {
+                self.client.skipping = !whole;
+                self.reply(|buffer| {
+                    write_cancelled(buffer);
+                    if whole {
+                        put_back::ready(buffer, b'I');
+                    }
+                });
+                self.discard(view, head);
+            }
+            FailsAt::Server => {
+                repeat::give_up(self.server.as_deref_mut());
+                self.fail_at_server(RefusedFor::Cancelled, head.tag)?;
+                self.discard(view, head);
+            }
+        }
+        self.client.cancelled = false;
+        Ok(fails != FailsAt::Nowhere)
     }
 
     /// A message of a client that has a server, and need not wait.
@@ -517,26 +524,38 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// The request that was dropped fails, at its end.
     #[cold]
     fn fail_discarded(&mut self, what: &'static str) -> Result<(), StopReason> {
-        if self.client.cancelled {
+        if self.client.cancelled && FailsAt::of(self.server.as_deref()) == FailsAt::Weir {
             (self.client.cancelled, self.client.skipping, self.client.fails) = (false, true, None);
-            self.reply(|buffer| put_back::error(buffer, &CANCELLED));
+            self.reply(write_cancelled);
             return Ok(());
         }
-        let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
+        let Some(server) = self.server.as_deref() else { return Err(StopReason::NeedServer) };
         if server.pending.in_copy_in() {
             return Err(StopReason::protocol("a Parse during COPY"));
         }
         if !server.pending.is_skipping() {
-            self.may_begin_segment(front::PARSE)?;
-            self.must_have_room(front::PARSE)?;
-            let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
+            let why = if self.client.cancelled { RefusedFor::Cancelled } else { RefusedFor::Limit(what) };
+            self.fail_at_server(why, front::PARSE)?;
             self.ctx.counts.client_parses += 1;
-            self.ctx.scratch.clear();
-            Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed }
-                .fail(RefusedFor::Limit(what));
-            self.out.server(self.ctx.scratch);
         }
-        self.client.fails = None;
+        (self.client.cancelled, self.client.fails) = (false, None);
+        Ok(())
+    }
+
+    /// Fails a request with this tag for the client at its server, which receives none of it.
+    #[cold]
+    fn fail_at_server(&mut self, why: RefusedFor, tag: u8) -> Result<(), StopReason> {
+        self.may_begin_segment(tag)?;
+        self.must_have_room(tag)?;
+        let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
+        self.ctx.scratch.clear();
+        let mut link = Link { client: self.client, server, ctx: self.ctx, composed: &mut self.composed };
+        link.fail(why);
+        if matches!(tag, front::QUERY | front::FUNCTION_CALL) {
+            link.server.pending.request(Expected::Sync);
+            put_front::sync(link.ctx.scratch);
+        }
+        self.out.server(self.ctx.scratch);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use weir_base::PoolMode;
 use weir_pgwire::tag::back;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
+use crate::cancelled::{CANCELLED_CODE, write_cancelled};
 use crate::client::Client;
 use crate::context::Context;
 use crate::descriptions::Described;
@@ -738,6 +739,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             unusual.errors.push(match refused {
                 Some(RefusedFor::Limit(_)) => *REFUSED,
                 Some(RefusedFor::Shape) => *CHANGED_CODE,
+                Some(RefusedFor::Cancelled) => *CANCELLED_CODE,
                 None => code,
             });
             if let Some(RefusedFor::Limit(what)) = refused {
@@ -877,6 +879,7 @@ fn error_of(refused: RefusedFor) -> Vec<u8> {
     match refused {
         RefusedFor::Limit(what) => Refusal::StatementLimit(what).write_error(&mut message),
         RefusedFor::Shape => write_changed(&mut message),
+        RefusedFor::Cancelled => write_cancelled(&mut message),
     }
     message
 }

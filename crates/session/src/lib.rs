@@ -12,6 +12,7 @@
 //! [`frozen_server`] a server.
 
 mod budget;
+mod cancelled;
 mod cause;
 mod client;
 mod closes;

@@ -63,6 +63,8 @@ pub(crate) enum RefusedFor {
     Limit(&'static str),
     /// The request's statement has another shape now than the client was given.
     Shape,
+    /// Its client has cancelled it.
+    Cancelled,
 }
 
 /// What a change is about.

@@ -1,6 +1,7 @@
 //! What sessions do, in sentences, and the properties that hold for every input.
 
 mod answers;
+mod cancels;
 mod limits;
 mod logins;
 mod repeat;

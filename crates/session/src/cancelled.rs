@@ -1,0 +1,49 @@
+//! A request that its client has cancelled while it was in Weir, and no server had any of it.
+
+use weir_pgwire::{ErrorFields, TxStatus, put_back};
+
+use crate::server::Server;
+
+/// The SQLSTATE of a cancelled request: query_canceled.
+pub(crate) const CANCELLED_CODE: &[u8; 5] = b"57014";
+
+/// PostgreSQL's message for a cancelled request.
+const CANCELLED: ErrorFields<'static> = ErrorFields {
+    severity: "ERROR",
+    sqlstate: "57014",
+    message: "canceling statement due to user request",
+    detail: Some("The server had not received it yet."),
+    hint: None,
+};
+
+/// Writes the error for a cancelled request.
+pub(crate) fn write_cancelled(buffer: &mut Vec<u8>) {
+    put_back::error(buffer, &CANCELLED);
+}
+
+/// Where a cancelled request fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FailsAt {
+    /// Nothing of its transaction is at a server: here.
+    Weir,
+    /// Its transaction is open: it fails at the server, and the transaction with it.
+    Server,
+    /// The server skips it, or has a failed transaction: the cancel request is too late.
+    Nowhere,
+}
+
+impl FailsAt {
+    /// Where the next request of the client of this server fails.
+    pub(crate) fn of(server: Option<&Server>) -> FailsAt {
+        match server {
+            None => FailsAt::Weir,
+            Some(server) if server.pending.is_skipping() || server.pending.in_copy_in() => FailsAt::Nowhere,
+            Some(server) if server.pending.is_at_boundary() && !server.is_busy() => match server.status {
+                TxStatus::Idle => FailsAt::Weir,
+                TxStatus::InTransaction => FailsAt::Server,
+                TxStatus::Failed => FailsAt::Nowhere,
+            },
+            Some(_) => FailsAt::Server,
+        }
+    }
+}
