@@ -69,11 +69,11 @@ impl Sessions {
         self.statements.apply_config(config, self.statements_key);
     }
 
-    /// The context for feeding a session.
+    /// The context for feeding a session; `whose` says which one, where statements are counted.
     #[inline]
-    pub(crate) fn context<'a>(
+    pub(crate) fn context<'a, 'f>(
         &'a mut self,
-        fed: &Fed<'_>,
+        whose: impl FnOnce() -> Fed<'f>,
         rules: &'a PoolRules,
         accepted: &'a mut PoolStatements,
         ahead: u32,
@@ -91,7 +91,7 @@ impl Sessions {
             client_pid: 0,
             max_pending_segments: ahead,
             max_messages: MAX_MESSAGES,
-            watch: self.statements.watch(fed),
+            watch: self.statements.watch(whose),
         }
     }
 

@@ -127,6 +127,15 @@ pub struct StatementMessageCounts {
     pub needed_alone: Option<Box<str>>,
 }
 
+impl StatementMessageCounts {
+    /// Whether nothing was counted, as of a simple query.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let StatementMessageCounts { client_parses, server_parses, binds, long_texts, name_taken, needed_alone } = self;
+        client_parses | server_parses | binds | long_texts == 0 && name_taken.is_none() && needed_alone.is_none()
+    }
+}
+
 impl MessagePolicy {
     /// Whether a message is too long to be passed on.
     #[inline]

@@ -46,7 +46,8 @@ pub(crate) fn feed_client<I: Io>(
     base: Option<usize>,
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
-    let fed = Fed { now: cx.now, pool: client.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
+    let (now, pool) = (cx.now, client.pool);
+    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
     let (conn, id, link) = (client.conn, client.id, client.link.unwrap_or(ConnId::NONE));
     let Some(session) = client.ready() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
@@ -54,7 +55,7 @@ pub(crate) fn feed_client<I: Io>(
     };
     let (fed, watched) = {
         let mut wire = Wire::new(cx.io, conn, link, bytes, base);
-        let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, ahead);
+        let mut context = cx.sessions.context(whose, &slot.rules, &mut slot.accepted, ahead);
         let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
         let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
         let watched = context.watch.is_some();
@@ -63,6 +64,23 @@ pub(crate) fn feed_client<I: Io>(
     };
     slot.counts.stats.received += fed.used as u64;
     let mid_message = session.is_mid_message();
+    if !cx.sessions.counts.is_empty() {
+        count_messages(cx, slot, client);
+    }
+    if let Some(server) = server {
+        if watched && server.up().is_some_and(|(up, _)| up.is_busy()) {
+            server.clock_mut().statement_sent(cx.now, client.request_at);
+            cx.sessions.statements.sent_to(server.conn);
+            recorded::uses_server(&mut cx.sessions.statements, slot, id, cx.now);
+        }
+        note_request(cx, slot, server, mid_message);
+    }
+    fed
+}
+
+/// Counts what a client's messages were about statements.
+#[inline]
+fn count_messages<I: Io>(cx: &mut Cx<'_, I>, slot: &mut PoolSlot, client: &mut ClientSlot) {
     let counts = std::mem::take(&mut cx.sessions.counts);
     slot.counts.stats.client_parse_count += counts.client_parses;
     slot.counts.stats.server_parse_count += counts.server_parses;
@@ -79,15 +97,6 @@ pub(crate) fn feed_client<I: Io>(
     if let Some(database) = counts.needed_alone {
         cx.common.follow_up(FollowUp::NeedAlone { pool: client.pool, database });
     }
-    if let Some(server) = server {
-        if watched && server.up().is_some_and(|(up, _)| up.is_busy()) {
-            server.clock_mut().statement_sent(cx.now, client.request_at);
-            cx.sessions.statements.sent_to(server.conn);
-            recorded::uses_server(&mut cx.sessions.statements, slot, id, cx.now);
-        }
-        note_request(cx, slot, server, mid_message);
-    }
-    fed
 }
 
 /// A client has had texts of megabytes read or copied, which took the worker some milliseconds: it is not read from for
@@ -149,13 +158,14 @@ pub(crate) fn feed_server<I: Io>(
 ) -> Result<from_server::ServerOutcome, from_server::Violated> {
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid);
-    let fed = Fed { now: cx.now, pool: server.pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
+    let (now, pool) = (cx.now, server.pool);
+    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let (fed, watched) = {
         let mut wire = Wire::new(cx.io, to, from, bytes, Some(0));
-        let mut context = cx.sessions.context(&fed, &slot.rules, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
+        let mut context = cx.sessions.context(whose, &slot.rules, &mut slot.accepted, MAX_PIPELINED_SEGMENTS);
         context.client_pid = client_pid;
         let fed = from_server::feed(up, session, bytes, &mut context, &mut wire);
         let watched = context.watch.is_some();

@@ -172,10 +172,11 @@ impl Statements {
 
     /// A session of this pool is fed: what counts its statements.
     #[inline]
-    pub(crate) fn watch(&mut self, fed: &Fed<'_>) -> Option<&mut dyn StatementWatch> {
+    pub(crate) fn watch<'f>(&mut self, whose: impl FnOnce() -> Fed<'f>) -> Option<&mut dyn StatementWatch> {
         let table = self.table.as_deref_mut()?;
+        let fed = whose();
         table.enter(fed.now, fed.pool, fed.database, fed.user);
-        if self.traffic.is_on() && !self.watch_traffic(fed) {
+        if self.traffic.is_on() && !self.watch_traffic(&fed) {
             return None;
         }
         Some(self)

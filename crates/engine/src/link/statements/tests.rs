@@ -12,13 +12,8 @@ fn table(capacity: u32) -> Statements {
 }
 
 fn enter(statements: &mut Statements, ix: PoolIx, database: &str) {
-    statements.watch(&Fed {
-        now: Time::START,
-        pool: ix,
-        database: &database.into(),
-        user: &"joe".into(),
-        mode: PoolMode::Session,
-    });
+    let (database, user) = (database.into(), "joe".into());
+    statements.watch(|| Fed { now: Time::START, pool: ix, database: &database, user: &user, mode: PoolMode::Session });
 }
 
 /// What counts for the pool that was entered.
