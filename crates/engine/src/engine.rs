@@ -408,8 +408,8 @@ impl Engine {
                 events::canceller_arrived(&mut self.core, now, conn, id, addr);
                 request::cancel(&mut self.core, now, Some(conn), pid, &secret, io);
             }
-            (Payload::CancelAgain { requester, client }, _) => {
-                request::cancel_again(&mut self.core, now, requester, client, io);
+            (Payload::CancelAgain { requester, client, until }, _) => {
+                request::cancel_again(&mut self.core, now, (requester, until), client, io);
             }
             (Payload::NextTurn(client), _) => query::next_turn(&mut self.core, client, io),
             (Payload::ClientCame, _) => self.core.client_quota.add(),

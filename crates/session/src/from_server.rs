@@ -808,7 +808,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
             Some(Expected::OwnSet | Expected::OwnBegin) => Disposition::Discard,
             Some(_) => {
                 skip_to_sync(self.server, self.client.as_deref_mut(), self.ctx);
-                Disposition::Forward
+                // Nothing of the client's was in a segment that is ours to the end.
+                let ours = self.server.pending.head() == Some(Expected::OwnSync);
+                if ours { Disposition::Discard } else { Disposition::Forward }
             }
         }
     }

@@ -32,6 +32,7 @@ mod link;
 mod names;
 mod naming;
 mod out;
+mod own_commands;
 mod own_context;
 mod own_exchange;
 mod params;

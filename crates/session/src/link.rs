@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use weir_pgwire::{Effects, HEAD, Of, put_front};
+use weir_pgwire::{Effects, HEAD, Of, TxStatus, put_front};
 
 use crate::client::{Client, Unnamed};
 use crate::context::Context;
@@ -131,6 +131,15 @@ impl Link<'_, '_> {
         if self.server.pending.is_ahead() { Err(ReplyWait::TransactionStatus.into()) } else { Ok(()) }
     }
 
+    /// Whether the server's transaction has failed. A request that is under way may have ended a failed one.
+    pub(crate) fn has_failed(&self) -> Result<bool, StopReason> {
+        let failed = self.server.status == TxStatus::Failed;
+        if failed {
+            self.must_know_status()?;
+        }
+        Ok(failed)
+    }
+
     /// Fails a request with our own message: the server receives a message that it can only refuse, so that its
     /// transaction fails and it skips to the next Sync, as after any error.
     pub(crate) fn fail(&mut self, what: RefusedFor) -> Rewrite {
@@ -166,6 +175,7 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn execute(&mut self, message: &[u8]) -> Rewrite {
         let effects = self.server.state.portal(message.get(HEAD) == Some(&0));
+        self.server.executes();
         self.forward_with(Expected::Execute, effects)
     }
 

@@ -514,8 +514,7 @@ impl Link<'_, '_> {
         let Some(naming) = self.naming_of(bind.statement) else { return Ok(None) };
         if naming.verb == sql::Verb::Deallocate && self.given(&naming.name).is_some() {
             let name = naming.name.clone();
-            let failed = self.server.status == TxStatus::Failed;
-            return if failed { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };
+            return if self.has_failed()? { Ok(None) } else { self.bind_deallocation(head, bind, &name).map(Some) };
         }
         let Some(effects) = self.prepare_named_by(bind.statement)? else { return Ok(None) };
         self.count_unknown();

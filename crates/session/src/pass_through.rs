@@ -61,7 +61,10 @@ impl Link<'_, '_> {
             front::DESCRIBE => self.forward(Expected::DescribeRows),
             front::CLOSE => self.forward(Expected::Close),
             front::EXECUTE if reads => self.execute(message),
-            front::EXECUTE => self.forward(Expected::Execute),
+            front::EXECUTE => {
+                self.server.executes();
+                self.forward(Expected::Execute)
+            }
             front::FUNCTION_CALL if reads => self.any_function_call(message),
             front::FUNCTION_CALL => self.forward(Expected::FunctionCall),
             _ => return None,

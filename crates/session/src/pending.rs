@@ -542,8 +542,9 @@ impl PendingReplies {
         if head.ends_with_ready() {
             return Some(head);
         }
+        let mut ours = true;
         while let Some(next) = self.head() {
-            if next == Expected::Sync {
+            if next == Expected::Sync || (next == Expected::OwnSync && ours) {
                 return Some(head);
             }
             if let Some(run) = self.runs.front_mut().filter(|run| run.what == Expected::OwnSync) {
@@ -551,6 +552,7 @@ impl PendingReplies {
                 run.what = Expected::Sync;
                 return Some(head);
             }
+            ours &= next.is_own();
             self.pop();
             dropped(next);
         }

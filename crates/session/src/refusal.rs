@@ -157,6 +157,8 @@ pub enum Refusal {
     TooManyPinned(&'static str),
     /// The client does not take the notifications for which it listens.
     TooManyNotifications,
+    /// The client listens through a shared server, for which its pool has become too small.
+    NoListener,
     /// The client has left state for which it would have to keep its server, which its pool does not allow.
     PinRefused(&'static str),
     /// A tracked parameter of the client could not be set on a server; the server's text.
@@ -257,7 +259,8 @@ impl Refusal {
             | Refusal::Killed
             | Refusal::DatabaseKilled
             | Refusal::SuspendTimeout
-            | Refusal::UpgradeTimeout => "57P01",
+            | Refusal::UpgradeTimeout
+            | Refusal::NoListener => "57P01",
             Refusal::DatabaseDisabled(_) | Refusal::AuthDatabaseDisabled(_) => "57P03",
             Refusal::Broken(_) => "XX000",
         }
@@ -434,6 +437,9 @@ impl Refusal {
             Refusal::TooManyNotifications => Some(
                 "Read from the connection between transactions, and keep transactions of a connection that listens short.",
             ),
+            Refusal::NoListener => {
+                Some("Connect again, raise the pool's size, or use a pool in session mode to listen.")
+            }
             Refusal::PinRefused(_) => Some(
                 "Do without such state, use a pool in session mode for such clients, or take the kind out of pin_refuse.",
             ),
@@ -507,6 +513,7 @@ impl fmt::Display for Refusal {
                 write!(f, "too many clients of this pool keep a server connection (max_pinned): {what}")
             }
             Refusal::TooManyNotifications => f.write_str("too many notifications wait for this client"),
+            Refusal::NoListener => f.write_str("the pool has no server connection left to listen for its clients"),
             Refusal::PinRefused(what) => write!(f, "this pool keeps no server for its client (pin_refuse): {what}"),
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),

@@ -26,9 +26,9 @@ use crate::drawn_values::{Asks, ClientSequences, Drawer, Drawn, Values};
 use crate::expected::Expected;
 use crate::link::Link;
 use crate::out::Out;
+use crate::own_commands;
 use crate::params::ParamTable;
 use crate::server::Server;
-use crate::sql_resets::set_in_pipeline;
 use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::stop::StopReason;
@@ -128,7 +128,7 @@ fn clean(client: &mut Client, server: &mut Server, scratch: &mut Vec<u8>) {
         server.unnamed = None;
         server.pending.request(Expected::OwnSet);
     } else {
-        set_in_pipeline(server, DISCARD, scratch);
+        own_commands::send(server, DISCARD, scratch);
     }
 }
 
@@ -190,7 +190,7 @@ impl Link<'_, '_> {
 
     #[cold]
     fn ask_for_values(&mut self, question: Question) -> Result<(), StopReason> {
-        if self.server.status == TxStatus::Failed {
+        if self.has_failed()? {
             return Ok(());
         }
         let ClientSequences { values, stays, .. } = self.client.sequences;

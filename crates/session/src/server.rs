@@ -285,6 +285,15 @@ impl Server {
         self.statements.end_use(self.state.end_use());
     }
 
+    /// An Execute is sent. One that succeeds in a failed transaction has ended that, before the ReadyForQuery that says so;
+    /// after any other the server skips what follows.
+    #[inline]
+    pub(crate) fn executes(&mut self) {
+        if self.status == TxStatus::Failed {
+            self.status = TxStatus::InTransaction;
+        }
+    }
+
     /// Whether the client has a transaction block open in which nothing was done yet: the only request of its use was a
     /// query of one plain command, which must have been a BEGIN without options. Where that is in doubt, it has not.
     pub(crate) fn has_only_begun(&self) -> bool {

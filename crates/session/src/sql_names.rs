@@ -12,7 +12,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use weir_pgwire::sql::{self, Naming, RewrittenCommand, Verb};
-use weir_pgwire::{Effects, Of, TxStatus, put_front};
+use weir_pgwire::{Effects, Of, put_front};
 
 use crate::edit::{Edit, EditedText};
 use crate::expected::Expected;
@@ -125,7 +125,7 @@ impl Link<'_, '_> {
         let ready = self.server.statements.touch(given.statement.key()) == OnServer::Ready;
         // A Parse fails in a failed transaction, and it must be followed by a Sync. A text that needs more than that is
         // rare: it gets the server's error for a name that it does not know.
-        if !ready && (cut || self.server.status == TxStatus::Failed || *self.composed > MAX_COMPOSED) {
+        if !ready && (cut || self.has_failed()? || *self.composed > MAX_COMPOSED) {
             return Ok(Called::Alike);
         }
         self.ensure(name, &mut given)?;

@@ -8,16 +8,16 @@
 
 use std::collections::VecDeque;
 
+use weir_pgwire::TxStatus;
 use weir_pgwire::sql::{ResetBy, Resetting};
 use weir_pgwire::tag::front;
-use weir_pgwire::{Of, TxStatus, put_front};
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::edit::Edit;
-use crate::expected::Expected;
 use crate::link::Link;
 use crate::out::Out;
+use crate::own_commands::send;
 use crate::replaced::Nothing;
 use crate::server::Server;
 use crate::start_values::{self, Span};
@@ -25,9 +25,6 @@ use crate::start_values::{self, Span};
 /// The most bytes of statements of ours in a query: a client may reset something in each ten bytes of it. What is reset
 /// beyond that has its value again when the query has ended.
 const MAX_ADDED: usize = 64 << 10;
-
-/// The statement and portal by which a value is set within a pipeline. No client's statement has such a name.
-const SETTER: &[u8] = b"weir\x01set";
 
 impl Link<'_, '_> {
     /// Whether a statement of a query is carried out in other words: a client asked for what it resets, and may see
@@ -85,24 +82,8 @@ pub(crate) fn set_within(
     }
     ctx.scratch.clear();
     for command in start_values::commands(client, ctx.params, server.resets.places(), Span::Session) {
-        set_in_pipeline(server, &command, ctx.scratch);
+        send(server, &command, ctx.scratch);
     }
     out.server(ctx.scratch);
     ctx.scratch.len()
-}
-
-/// Carries out a command within a pipeline. What the client has in unnamed statements and portals stays.
-pub(crate) fn set_in_pipeline(server: &mut Server, command: &str, scratch: &mut Vec<u8>) {
-    let segment = server.pending.segment();
-    put_front::parse(scratch, SETTER, &[command.as_bytes(), b"\0\0\0"].concat());
-    put_front::bind_no_params(scratch, SETTER, SETTER);
-    put_front::execute(scratch, SETTER, 0);
-    for what in [Expected::OwnParseUnnamed, Expected::OwnBind, Expected::OwnExecute] {
-        server.pending.request(what);
-    }
-    for of in [Of::Portal, Of::Statement] {
-        put_front::close(scratch, of, SETTER);
-        server.closes.push(segment, None);
-        server.pending.request(Expected::OwnClose);
-    }
 }

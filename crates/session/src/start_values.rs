@@ -5,14 +5,14 @@
 //! server's own default; so the client's value is set there again before its next request is sent, or at once where
 //! more follows ([`crate::sql_resets`]).
 
+use weir_pgwire::put_back;
 use weir_pgwire::sql::{Reset, ResetBy, Resetting};
-use weir_pgwire::{put_back, put_front};
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::expected::Expected;
 use crate::judged::may_reset;
 use crate::out::Out;
+use crate::own_commands;
 use crate::params::{ParamTable, Wanted, push_literal};
 use crate::server::Server;
 
@@ -133,7 +133,8 @@ pub(crate) fn restore(client: &mut Client, server: &mut Server, ctx: &mut Contex
     }
 }
 
-/// Before the client's next request: sets on its server what was reset there.
+/// Before the client's next request: sets on its server what was reset there. What the client has in the unnamed
+/// statement and portal stays.
 #[cold]
 pub(crate) fn set_again(client: &Client, server: &mut Server, ctx: &mut Context<'_>, out: &mut impl Out) {
     server.resync = false;
@@ -141,14 +142,16 @@ pub(crate) fn set_again(client: &Client, server: &mut Server, ctx: &mut Context<
     // asked about it.
     ctx.params.assume(&mut server.params, &client.params, server.was_reset);
     let wanted = Wanted { own: client.start.own | !server.was_reset, ..client.wanted() };
-    let mut query = String::new();
-    if !ctx.params.agree(wanted, server.has(), &mut query) {
+    let differs = |place: &usize| server.params.at(*place) != client.params.at(*place);
+    let places = (0..ctx.params.len()).filter(differs).fold(0, |places, place| places | 1 << place) & server.was_reset;
+    if !ctx.params.agree(wanted, server.has(), &mut String::new()) {
         return;
     }
     ctx.scratch.clear();
-    put_front::query(ctx.scratch, query.as_bytes());
-    server.unnamed = None;
-    server.pending.request(Expected::OwnSet);
+    for command in commands(client, ctx.params, places, Span::Session) {
+        own_commands::send(server, &command, ctx.scratch);
+    }
+    own_commands::end(server, ctx.scratch);
     out.server(ctx.scratch);
 }
 

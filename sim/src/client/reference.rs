@@ -140,6 +140,11 @@ impl Reference {
         }
     }
 
+    /// Whether the session has listened.
+    pub(crate) fn has_listened(&self) -> bool {
+        self.core.has_listened
+    }
+
     /// Compares the reported parameters with those of the reference session.
     pub(crate) fn compare_parameters(&mut self) -> Option<Violation> {
         if self.parameters == Parameters::Adopted {

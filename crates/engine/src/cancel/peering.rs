@@ -177,6 +177,16 @@ impl Peering {
         }
     }
 
+    /// The time of a sender is over, and its request with it, unless that is under way.
+    pub(crate) fn drop_requests_of(&mut self, sender: ConnId) {
+        self.pools.values_mut().for_each(|pool| pool.waiting.retain(|forward| forward.requester != Some(sender)));
+    }
+
+    /// The connections that carry requests to peers.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = ConnId> {
+        self.pools.values().flat_map(|pool| pool.under_way.iter().copied())
+    }
+
     /// The request for a peer that is next, if it may be passed on now.
     pub(crate) fn next(&mut self, to: u16, config: &Config) -> Option<Forward> {
         let pool = self.pools.get_mut(&to)?;

@@ -26,7 +26,7 @@ use crate::client_login::state::Handoff;
 use crate::common::FollowUp;
 use crate::conns::Conn;
 use crate::core::Core;
-use crate::link::leave;
+use crate::link::{deadlines, leave};
 use crate::port::{Handshake, Io};
 use crate::reading::Reason;
 use crate::server::close;
@@ -86,6 +86,7 @@ fn begin_cancel<I: Io>(
         if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
             // A request that is not sent yet serves both.
             cancel.next_is_here |= next_is_here;
+            cancel.without_sender |= requester.is_none();
             return cancel.requesters.extend(requester);
         }
     }
@@ -100,6 +101,7 @@ fn begin_cancel<I: Io>(
         client,
         pool: ix,
         requesters: requester.into_iter().collect(),
+        without_sender: requester.is_none(),
         next_is_here,
         stage: CancelStage::Connecting,
         armed: Time::NEVER,
@@ -263,7 +265,9 @@ pub(crate) fn cancel<I: Io>(
     };
     if !cancel_of(core, now, requester, client, io) {
         // Arrives after what the client's socket has now.
-        io.post(core.common.worker(), Message(Payload::CancelAgain { requester, client }), None);
+        let sender = requester.and_then(|requester| core.conns.get::<ClientSlot>(requester));
+        let until = sender.map_or(Time::NEVER, |sender| deadlines::client_deadline(core, sender));
+        io.post(core.common.worker(), Message(Payload::CancelAgain { requester, client, until }), None);
     }
 }
 
@@ -286,10 +290,20 @@ fn cancel_of<I: Io>(core: &mut Core, now: Time, requester: Option<ConnId>, clien
     runs || next_is_here
 }
 
-/// All has been read that had arrived when a client to be cancelled did nothing.
-pub(crate) fn cancel_again<I: Io>(core: &mut Core, now: Time, requester: Option<ConnId>, client: ConnId, io: &mut I) {
+/// All has been read that had arrived when a client to be cancelled did nothing. `until`: the deadline of the sender.
+pub(crate) fn cancel_again<I: Io>(
+    core: &mut Core,
+    now: Time,
+    (requester, until): (Option<ConnId>, Time),
+    client: ConnId,
+    io: &mut I,
+) {
     // PostgreSQL does what a sender asks that has closed its connection, too.
     let requester = requester.filter(|requester| core.conns.get::<ClientSlot>(*requester).is_some());
+    if requester.is_none() && until <= now {
+        // We have closed it.
+        return;
+    }
     if !cancel_of(core, now, requester, client, io) {
         finish::finish_canceller(core, requester, io);
     }

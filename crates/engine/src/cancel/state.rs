@@ -15,6 +15,8 @@ pub(crate) struct CancelSlot {
     pub(crate) pool: PoolIx,
     /// The clients that sent the request, to be closed when it has ended.
     pub(crate) requesters: Vec<ConnId>,
+    /// The request is carried out without a sender that waits for it, too.
+    pub(crate) without_sender: bool,
     /// See [`CancelRequest`].
     pub(crate) next_is_here: bool,
     pub(crate) stage: CancelStage,
@@ -72,6 +74,11 @@ impl PoolCancels {
         if let Some(request) = at.and_then(|at| self.waiting.remove(at)) {
             self.wait(CancelRequest { requester: None, ..request });
         }
+    }
+
+    /// The time of a sender is over, and its request with it.
+    pub(crate) fn drop_requests_of(&mut self, sender: ConnId) {
+        self.waiting.retain(|request| request.requester != Some(sender));
     }
 
     /// The next request, if fewer than `most` are under way.

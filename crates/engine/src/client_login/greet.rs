@@ -6,6 +6,7 @@
 use weir_base::{ConnId, Time};
 use weir_session::{Client, Refusal};
 
+use crate::cancel::overdue;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::client_login::auth_query;
@@ -125,7 +126,7 @@ pub(crate) fn due<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
     }
     let refusal = match &client.phase {
         ClientPhase::Delayed(delayed) => delayed.refusal.clone(),
-        ClientPhase::Canceller => return leave::client_leaves(core, now, client, io),
+        ClientPhase::Canceller => return overdue::sender_due(core, now, client, io),
         ClientPhase::Welcome(_)
             if deadlines::may_take_last_welcome(&core.pools, &client)
                 && deadlines::login_due(&core.common, &client) > now =>

@@ -5,8 +5,10 @@
 
 use weir_base::{ConnId, Span, Time};
 use weir_pool::Acquire;
+use weir_session::Refusal;
 use weir_session::listener::Heard;
 
+use crate::client::slot::ClientSlot;
 use crate::common::{Cx, FollowUp, cx};
 use crate::conns::ConnTable;
 use crate::core::Core;
@@ -16,7 +18,7 @@ use crate::link::wire::Wire;
 use crate::link::{leave, lost};
 use crate::listen::state::By;
 use crate::listen::{clients, deliver};
-use crate::pools::PoolSlot;
+use crate::pools::{PoolSlot, has_listener_room};
 use crate::port::{Io, Level};
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
@@ -150,8 +152,16 @@ pub(crate) fn bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
 /// What is due for those who listen in a pool; returns when more is.
 pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) -> Time {
     let slot = core.pools.get_mut(ix);
-    let stopped = slot.pool.is_paused() || slot.removed;
     let Some(table) = slot.listening.table() else { return Time::NEVER };
+    let has_room = has_listener_room(&core.common, (&slot.name, &slot.user), &slot.config);
+    let ended = match (slot.removed, has_room) {
+        // They would hear nothing in another pool.
+        (true, _) => Some(Refusal::PoolGone),
+        // Or queries would find no server.
+        (false, false) => Some(Refusal::NoListener),
+        (false, true) => None,
+    };
+    let stopped = slot.pool.is_paused() || ended.is_some();
     let (by, unused) = (table.by, table.is_empty());
     match by {
         By::Server(server) => {
@@ -175,13 +185,19 @@ pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) 
         }
         By::Requested(_) | By::Nobody => {}
     }
-    if core.pools.get(ix).removed {
-        // They would hear nothing in another pool.
-        for client in clients::clients(core, ix) {
-            leave::refuse_handle(core, now, client, weir_session::Refusal::PoolGone, io);
-        }
-    }
-    request(core, now, ix, stopped, io)
+    let busy = ended.is_some_and(|refusal| refuse_idle(core, now, ix, &refusal, io));
+    let next = request(core, now, ix, stopped, io);
+    if busy { next.min(now + AGAIN) } else { next }
+}
+
+/// Disconnects the clients that listen in a pool, except those that have a server: they may be in a transaction. Returns
+/// whether there are any.
+fn refuse_idle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, refusal: &Refusal, io: &mut I) -> bool {
+    let clients = clients::clients(core, ix).into_iter();
+    let (busy, idle): (Vec<_>, Vec<_>) =
+        clients.partition(|client| core.conns.get::<ClientSlot>(*client).is_some_and(|client| client.link.is_some()));
+    idle.into_iter().for_each(|client| leave::refuse_handle(core, now, client, refusal.clone(), io));
+    !busy.is_empty()
 }
 
 fn give_back(core: &mut Core, server: ConnId, present: bool) {

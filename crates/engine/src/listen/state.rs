@@ -18,13 +18,12 @@ pub(crate) struct Listening {
     table: Option<Box<Table>>,
 }
 
-/// Whether clients of a pool with this configuration share a server for their channels. Each worker's clients share one
-/// server, and one more must be there for queries: so there is none to share in a pool that is too small, or whose
-/// servers are limited together with others'.
-pub(crate) fn is_shared(config: &PoolConfig, workers: u16, is_limited: bool) -> bool {
+/// Whether a pool with this configuration has a server that clients may share for their channels. Each worker's clients
+/// share one server, and one more must be there for queries: so there is none to share in a pool that is too small, or
+/// whose servers are limited together with others'.
+pub(crate) fn has_room(config: &PoolConfig, workers: u16, is_limited: bool) -> bool {
     let limits = &config.limits;
-    let has_room = !is_limited && (limits.size == 0 || limits.size > u32::from(workers));
-    config.shares_listening() && has_room
+    !is_limited && (limits.size == 0 || limits.size > u32::from(workers))
 }
 
 /// See [`Listening`]; present while somebody listens.

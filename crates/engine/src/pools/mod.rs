@@ -29,7 +29,7 @@ use crate::client_login::welcome::LastWelcome;
 use crate::common::Common;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
-use crate::listen::state::{Listening, is_shared};
+use crate::listen::state::{Listening, has_room};
 use crate::pools::error_rate::ErrorRate;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
@@ -223,9 +223,13 @@ fn settings(pool: &weir_config::PoolConfig, query_wait_timeout: Span) -> Setting
 }
 
 /// What a configured pool allows its clients.
-pub(crate) fn rules(common: &Common, (name, user): (&str, &str), config: &weir_config::PoolConfig) -> PoolRules {
-    let is_limited = common.config().is_limited(name, user);
-    pool_rules(config, is_shared(config, common.workers(), is_limited))
+pub(crate) fn rules(common: &Common, pool: (&str, &str), config: &weir_config::PoolConfig) -> PoolRules {
+    pool_rules(config, config.shares_listening() && has_listener_room(common, pool, config))
+}
+
+/// Whether a pool has a server that its clients may share for their channels.
+pub(crate) fn has_listener_room(common: &Common, (name, user): (&str, &str), config: &weir_config::PoolConfig) -> bool {
+    has_room(config, common.workers(), common.config().is_limited(name, user))
 }
 
 /// Applies a pool's new configuration; returns whether lent servers may have to be closed.

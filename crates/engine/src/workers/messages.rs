@@ -24,8 +24,8 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
-    /// To the sender itself: a request to cancel found that its client did nothing.
-    CancelAgain { requester: Option<ConnId>, client: ConnId },
+    /// To the sender itself: a request to cancel found that its client did nothing. `until`: its deadline.
+    CancelAgain { requester: Option<ConnId>, client: ConnId, until: Time },
     /// To worker 0: a client of another process has arrived at the sender.
     ClientCame,
     /// To the sender itself: one of its clients has its next turn.

@@ -426,6 +426,56 @@ fn a_cancel_whose_sender_is_gone_is_carried_out_and_one_of_a_client_that_does_no
     assert!(world.connecting().is_some(), "the query that was on its way is cancelled");
 }
 
+/// A world whose limit for cancel requests is a second; a client that runs a query, its server, and its key.
+fn running() -> (World, ConnId, ConnId, (u32, Vec<u8>)) {
+    let mut config = config(1);
+    config.limits.cancel_wait_timeout = Span::from_secs(1);
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let key = key_of(&world.received(client));
+    world.bytes(client, &query("select pg_sleep(60)"));
+    (world, client, server, key)
+}
+
+#[test]
+fn a_cancel_whose_sender_has_waited_too_long_does_not_hit_a_later_query() {
+    let (mut world, client, server, (pid, key)) = running();
+    let request = message(|b| put_front::cancel_request(b, pid, &key));
+    let visitor = world.visitor();
+    world.pass(Span::from_millis(500));
+    world.bytes(visitor, &request);
+    let line = world.connecting().expect("a connection for the request");
+    world.pass(Span::from_millis(600));
+    assert!(!world.is_open(visitor) && !world.is_open(line), "the request has ended with its sender");
+    assert!(world.is_open(server) && world.is_open(client));
+
+    // Another sender's request goes on.
+    let visitor = world.visitor();
+    world.pass(Span::from_millis(500));
+    world.bytes(visitor, &request);
+    let line = world.connecting().expect("a connection for the request");
+    let other = world.visitor();
+    world.bytes(other, &request);
+    world.pass(Span::from_millis(600));
+    assert!(!world.is_open(visitor) && world.is_open(other) && world.is_open(line));
+}
+
+#[test]
+fn a_cancel_that_is_sent_keeps_its_sender_until_the_server_has_closed() {
+    let (mut world, _, _, (pid, key)) = running();
+    let visitor = world.visitor();
+    world.pass(Span::from_millis(500));
+    world.bytes(visitor, &message(|b| put_front::cancel_request(b, pid, &key)));
+    let line = world.connecting().expect("a connection for the request");
+    world.input(Input::Connected { conn: line, local: String::new(), remote: None });
+    assert!(!world.received(line).is_empty());
+    world.pass(Span::from_millis(700));
+    assert!(world.is_open(visitor), "the server may still cancel the query");
+    world.gone(line);
+    assert!(!world.is_open(visitor));
+}
+
 #[test]
 fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
     let mut world = World::new(config(1));

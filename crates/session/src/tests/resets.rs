@@ -122,8 +122,32 @@ fn what_is_reset_and_committed_before_an_error_is_set_again() {
     assert_eq!(tags(&told), "12CEZ", "to its client nothing has changed");
     assert_eq!(link.params.get(&link.client.params, "TimeZone"), Some("Asia/Tokyo"));
     let sent = link.ask(&[query("select 1")]);
-    assert_eq!(tags(&sent), "QQ");
-    assert!(text(&sent, b'Q').contains("SET TimeZone='Asia/Tokyo'"), "{}", text(&sent, b'Q'));
+    assert_eq!(tags(&sent), "PBECCPBECCSQ");
+    assert!(text(&sent, b'P').contains(ZONE), "{}", text(&sent, b'P'));
+    let own = [parsed(), bound(), complete("SET"), closed(), closed()].concat();
+    let told = link.tell(&[
+        own.clone(),
+        own,
+        parameter("TimeZone", "Asia/Tokyo"),
+        ready(),
+        row_kind(),
+        row("1"),
+        complete("SELECT 1"),
+        ready(),
+    ]);
+    assert_eq!(tags(&told), "TDCZ", "our own segment is not seen");
+}
+
+#[test]
+fn a_value_that_can_not_be_set_again_is_no_error_of_the_clients_next_request() {
+    let mut link = asking(PoolMode::Session);
+    link.ask(&[query("RESET ALL")]);
+    link.tell(&[complete("RESET"), parameter("TimeZone", "UTC"), ready()]);
+    let sent = link.ask(&[describe(""), sync()]);
+    assert!(tags(&sent).starts_with("PBECC") && tags(&sent).ends_with("SDS"), "{}", tags(&sent));
+    let told = link.tell(&[error("22023", "invalid value"), ready(), parameter_types(), row_kind(), ready()]);
+    assert_eq!(tags(&told), "tTZ", "the client's unnamed statement is described");
+    assert!(link.server().is_quiet());
 }
 
 #[test]

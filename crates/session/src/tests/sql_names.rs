@@ -37,6 +37,35 @@ fn a_deallocate_within_a_query_drops_the_name_when_it_has_run() {
     assert_eq!(link.tell(&[complete("ROLLBACK"), complete("UNLISTEN"), ready()]), tags, "the client's own");
 }
 
+/// A link whose client has a statement `s`, and a failed transaction.
+fn failed() -> Link {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[query("begin")]);
+    link.tell(&[complete("BEGIN"), ready_in(b'T')]);
+    link.ask(&[query("select 1/0")]);
+    link.tell(&[error("22012", "division by zero"), ready_in(b'E')]);
+    link
+}
+
+#[test]
+fn a_failed_transaction_may_have_ended_before_the_statement_that_names_another() {
+    let (rollback, deallocate) = (parse("", "rollback"), [parse("", "deallocate s"), bind(""), execute(), sync()]);
+    // In one segment.
+    let mut link = failed();
+    let sent = link.ask(&[vec![rollback, bind(""), execute()], deallocate.to_vec()].concat());
+    assert!(!String::from_utf8_lossy(&sent).contains("deallocate s\0\0\0B"), "the server has no such statement");
+    assert!(!link.has("s"));
+    // In a segment before.
+    let mut link = failed();
+    link.ask(&[query("rollback")]);
+    assert_eq!(link.stopped(&deallocate), StopReason::AwaitReplies(ReplyWait::TransactionStatus));
+    // Nowhere: the server refuses it.
+    let mut link = failed();
+    assert_eq!(tags(&link.ask(&deallocate)), "PBES");
+    assert!(link.has("s"));
+}
+
 #[test]
 fn a_clients_own_unlisten_is_told_from_a_deallocate() {
     let mut link = Link::transaction();

@@ -392,7 +392,9 @@ impl Client {
     /// The other side ends the session with a fatal error.
     fn refused(&mut self, ctx: &mut Context, code: &str, text: &str) {
         let number = self.identity.number;
-        let expected = (self.identity.has_wrong_password() && code == "28P01") || ctx.rules.faulty;
+        // An operator may make a pool too small to share a server for its clients' channels.
+        let too_small = code == "57P01" && ctx.rules.listens && self.reference.has_listened();
+        let expected = (self.identity.has_wrong_password() && code == "28P01") || too_small || ctx.rules.faulty;
         if !expected && self.phase != Phase::HalfClosed {
             ctx.violated(Checker::NoErrorWithoutFault, || format!("c{number} is refused: {code} {text}"));
         }

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     rest: VecDeque<Command>,
     sleeping: Option<(u64, String)>,
     listens: BTreeSet<String>,
+    /// The session has listened.
+    pub(crate) has_listened: bool,
     tables: BTreeSet<String>,
     /// Advisory locks of the session, which outlive a transaction that fails.
     locks: BTreeSet<String>,
@@ -125,6 +127,7 @@ impl Core {
             rest: VecDeque::new(),
             sleeping: None,
             listens: BTreeSet::new(),
+            has_listened: false,
             tables: BTreeSet::new(),
             locks: BTreeSet::new(),
             saved: None,

@@ -152,6 +152,7 @@ impl Core {
             Command::DiscardAll => self.discard_all()?,
             Command::Listen(channel) => {
                 self.listens.insert(channel.clone());
+                self.has_listened = true;
                 "LISTEN"
             }
             Command::Unlisten(channel) => {
