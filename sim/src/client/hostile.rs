@@ -157,11 +157,12 @@ impl Hostile {
     }
 
     fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
-        if ctx.affected.has(self.identity.number)
-            || self.unreadable
-            || self.attack == Attack::AtOnce
-            || self.attack == Attack::OddStartup
-        {
+        let affected = ctx.affected.has(self.identity.number);
+        if affected && self.attack == Attack::AfterLogin {
+            // The ReadyForQuery that it would wait for may have been spoilt by a server.
+            return self.end_session(ctx);
+        }
+        if affected || self.unreadable || self.attack == Attack::AtOnce || self.attack == Attack::OddStartup {
             return;
         }
         self.inbox.push(bytes);
