@@ -21,6 +21,18 @@ pub(crate) fn write_cancelled(buffer: &mut Vec<u8>) {
     put_back::error(buffer, &CANCELLED);
 }
 
+/// What a cancel request has ended of what a client has in Weir.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Cancelled {
+    #[default]
+    Nothing,
+    /// The client's next request is to fail.
+    Next,
+    /// A request has failed: the rest of its segment is skipped, up to the Sync, as PostgreSQL does it (documentation,
+    /// "Message Flow").
+    Segment,
+}
+
 /// Where a cancelled request fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FailsAt {

@@ -10,6 +10,7 @@ use weir_pgwire::Dirty;
 use weir_pgwire::tag::front;
 
 use crate::budget::{Account, Charge};
+use crate::cancelled::Cancelled;
 use crate::channels::Channels;
 use crate::drawn_values::ClientSequences;
 use crate::frame_reader::FrameReader;
@@ -46,10 +47,8 @@ pub struct Client {
     pub(crate) fails: Option<&'static str>,
     /// Counts the changes of the client's names.
     changes: ChangeNumber,
-    /// A request of this client was refused in the extended protocol: what follows is dropped up to its Sync.
-    pub(crate) skipping: bool,
-    /// The client's next request is to be refused: it was cancelled while it waited for a server.
-    pub(crate) cancelled: bool,
+    /// What a cancel request has ended.
+    pub(crate) cancelled: Cancelled,
     /// The channels on which the client listens through the shared connection of its pool.
     pub(crate) channels: Option<Box<Channels>>,
     pub(crate) sequences: ClientSequences,
@@ -170,8 +169,7 @@ impl Client {
             arriving: None,
             fails: None,
             changes: 0,
-            skipping: false,
-            cancelled: false,
+            cancelled: Cancelled::Nothing,
             channels: None,
             sequences: ClientSequences::default(),
             waits_for_segments: false,
@@ -213,7 +211,9 @@ impl Client {
 
     /// The request that waits for a server is cancelled: once it is fed, an error answers it instead.
     pub fn cancel(&mut self) {
-        self.cancelled = true;
+        if self.cancelled == Cancelled::Nothing {
+            self.cancelled = Cancelled::Next;
+        }
     }
 
     /// Whether a request of the client begins in what it has sent and Weir has not handled; `waiting` are the bytes of
@@ -228,7 +228,7 @@ impl Client {
 
     /// Whether the request that waits for a server is cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled
+        self.cancelled == Cancelled::Next
     }
 
     /// The values of its tracked parameters that it requested.
@@ -300,7 +300,7 @@ impl Client {
     /// Whether the next byte begins a message, and nothing is to be done before that message is read.
     #[inline]
     pub(crate) fn is_between_requests(&self) -> bool {
-        self.stream.is_between() && self.fails.is_none() && !self.skipping && !self.cancelled
+        self.stream.is_between() && self.fails.is_none() && self.cancelled == Cancelled::Nothing
     }
 
     /// Whether a part of a message has been sent to the client's server, and the rest is still to come.

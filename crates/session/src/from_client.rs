@@ -11,7 +11,7 @@ use weir_base::PoolMode;
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head, TxStatus, frontend, put_back, put_front, sql};
 
-use crate::cancelled::{FailsAt, write_cancelled};
+use crate::cancelled::{Cancelled, FailsAt, write_cancelled};
 use crate::client::Client;
 use crate::context::{Context, MessagePolicy, SimpleQueries, WithoutCache};
 use crate::expected::Expected;
@@ -196,9 +196,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     #[inline]
     fn message(&mut self, view: View<'_>, head: Head) -> Result<(), StopReason> {
         self.admit(head)?;
-        if (self.client.skipping || (self.client.cancelled && front::is_request(head.tag)))
-            && self.cancelled(view, head)?
-        {
+        if self.client.cancelled != Cancelled::Nothing && self.cancelled(view, head)? {
             return Ok(());
         }
         if self.texts == Texts::Rename && head.tag == front::PARSE && is_cut_short(view, head) {
@@ -344,25 +342,27 @@ impl<O: Out> MessageParser<'_, '_, O> {
         }
     }
 
-    /// A message of a client whose request was cancelled before any of it was sent to a server: it fails, and what
-    /// follows it is skipped up to the end of its segment as PostgreSQL does (documentation, "Message Flow"). Returns
-    /// `false` for one that is handled as any other.
+    /// A message of a client whose request was cancelled before any of it was sent to a server. Returns `false` for one
+    /// that is handled as any other.
     #[cold]
     fn cancelled(&mut self, view: View<'_>, head: Head) -> Result<bool, StopReason> {
-        if self.client.skipping {
+        if self.client.cancelled == Cancelled::Segment {
             if head.tag == front::SYNC {
-                self.client.skipping = false;
+                self.client.cancelled = Cancelled::Nothing;
                 self.reply(|buffer| put_back::ready(buffer, b'I'));
             }
             self.discard(view, head);
             return Ok(true);
         }
+        if !front::is_request(head.tag) {
+            return Ok(false);
+        }
         let whole = matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
-        let fails = FailsAt::of(self.server.as_deref());
+        let (fails, mut then) = (FailsAt::of(self.server.as_deref()), Cancelled::Nothing);
         match fails {
             FailsAt::Nowhere => {}
             FailsAt::Weir => {
-                self.client.skipping = !whole;
+                then = if whole { Cancelled::Nothing } else { Cancelled::Segment };
                 self.reply(|buffer| {
                     write_cancelled(buffer);
                     if whole {
@@ -377,7 +377,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
                 self.discard(view, head);
             }
         }
-        self.client.cancelled = false;
+        self.client.cancelled = then;
         Ok(fails != FailsAt::Nowhere)
     }
 
@@ -524,8 +524,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// The request that was dropped fails, at its end.
     #[cold]
     fn fail_discarded(&mut self, what: &'static str) -> Result<(), StopReason> {
-        if self.client.cancelled && FailsAt::of(self.server.as_deref()) == FailsAt::Weir {
-            (self.client.cancelled, self.client.skipping, self.client.fails) = (false, true, None);
+        let cancelled = self.client.is_cancelled();
+        if cancelled && FailsAt::of(self.server.as_deref()) == FailsAt::Weir {
+            (self.client.cancelled, self.client.fails) = (Cancelled::Segment, None);
             self.reply(write_cancelled);
             return Ok(());
         }
@@ -534,11 +535,11 @@ impl<O: Out> MessageParser<'_, '_, O> {
             return Err(StopReason::protocol("a Parse during COPY"));
         }
         if !server.pending.is_skipping() {
-            let why = if self.client.cancelled { RefusedFor::Cancelled } else { RefusedFor::Limit(what) };
+            let why = if cancelled { RefusedFor::Cancelled } else { RefusedFor::Limit(what) };
             self.fail_at_server(why, front::PARSE)?;
             self.ctx.counts.client_parses += 1;
         }
-        (self.client.cancelled, self.client.fails) = (false, None);
+        (self.client.cancelled, self.client.fails) = (Cancelled::Nothing, None);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
+use crate::cancelled::Cancelled;
 use crate::client::{Client, HeldText, Unnamed};
 use crate::drawn_values::ClientSequences;
 use crate::frame_reader::FrameReader;
@@ -107,8 +108,8 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         streamed: matches!(client.unnamed, Unnamed::Streamed),
         unnamed_count: client.unnamed_count,
         warned: client.warned.bits(),
-        skipping: client.skipping,
-        cancelled: client.cancelled,
+        skipping: client.cancelled == Cancelled::Segment,
+        cancelled: client.cancelled == Cancelled::Next,
         channels: client.channels().iter().flat_map(|it| it.names()).map(|name| name.to_string()).collect(),
         sequences: client.sequences.to_bits(),
     };
@@ -167,7 +168,11 @@ pub fn thaw(
     };
     client.unnamed_count = frozen.unnamed_count;
     client.warned = Dirty::from_bits(frozen.warned);
-    (client.skipping, client.cancelled) = (frozen.skipping, frozen.cancelled);
+    client.cancelled = match (frozen.skipping, frozen.cancelled) {
+        (true, _) => Cancelled::Segment,
+        (false, true) => Cancelled::Next,
+        (false, false) => Cancelled::Nothing,
+    };
     client.sequences = ClientSequences::of_bits(frozen.sequences);
     client.listen(frozen.channels.into_iter().map(Arc::from).collect());
     Ok(client)
@@ -193,7 +198,7 @@ mod tests {
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
         client
             .put_unnamed(Unnamed::Held(HeldText::new(text.clone(), Judged::in_parse(&text), pool.account()).unwrap()));
-        client.skipping = true;
+        client.cancelled = Cancelled::Segment;
         client.sequences = ClientSequences::of_bits(6);
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);
@@ -207,7 +212,7 @@ mod tests {
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
         assert_eq!(thawed.unnamed_id(), unnamed);
         assert_eq!(thawed.given(b"s").unwrap().shape, shape);
-        assert!(thawed.skipping && !thawed.cancelled && thawed.sequences == client.sequences);
+        assert!(thawed.cancelled == Cancelled::Segment && thawed.sequences == client.sequences);
         assert!(matches!(&thawed.unnamed, Unnamed::Held(held) if held.bytes() == text));
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
         assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);

@@ -31,18 +31,18 @@ pub(crate) struct Progress {
     pub(crate) ended: bool,
 }
 
-/// Something has happened to a link: is the server held, and is it the client's or the server's turn? `mid_message`: a
-/// message of the client has reached the server in part.
+/// Something has happened to a link: is the server held, and is it the client's or the server's turn? `rests`: the server
+/// is quiet, and no message of the client has reached it in part.
 #[inline(always)]
 pub(crate) fn follow<I: Io>(
     cx: &mut Cx<'_, I>,
     slot: &PoolSlot,
     server: &mut ServerSlot,
-    mid_message: bool,
+    rests: bool,
     progress: Progress,
 ) {
     let Some((up, ServerPhase::Linked)) = server.up() else { return };
-    if up.is_quiet() && !mid_message {
+    if rests {
         let progress = up.progress();
         return server.clock_mut().rests(progress);
     }

@@ -20,9 +20,10 @@ pub(crate) fn follow_link<I: Io>(core: &mut Core, server: ConnId, io: &mut I) {
     let ClientPhase::Ready(session) = &client.phase else { return };
     let mid_message = session.is_mid_message();
     let Some(server) = core.conns.get_mut::<ServerSlot>(server) else { return };
+    let rests = !mid_message && server.up().is_some_and(|(up, _)| up.is_quiet());
     let slot = core.pools.get(server.pool);
     let now = core.common.now();
-    deadlines::follow(cx!(core, now, io), slot, server, mid_message, Progress::default());
+    deadlines::follow(cx!(core, now, io), slot, server, rests, Progress::default());
 }
 
 /// Pauses a server whose client's socket is full.

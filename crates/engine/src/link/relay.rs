@@ -119,7 +119,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
     if busy {
         server.clock_mut().request_sent(cx.now);
     }
-    deadlines::follow(cx, slot, server, mid_message, Progress::default());
+    deadlines::follow(cx, slot, server, quiet && !mid_message, Progress::default());
     if quiet && !busy {
         // Weir has answered everything itself; the server will send nothing.
         cx.common.follow_up(FollowUp::Release(server.conn));
@@ -183,7 +183,8 @@ pub(crate) fn feed_server<I: Io>(
         }
     }
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
-    deadlines::follow(cx, slot, server, mid_message, progress);
+    let quiet = server.up().is_some_and(|(up, _)| up.is_quiet());
+    deadlines::follow(cx, slot, server, quiet && !mid_message, progress);
     if outcome.queries > 0 {
         count_queries(cx.now, slot, server, outcome);
     }
