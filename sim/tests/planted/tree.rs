@@ -1,7 +1,7 @@
 //! A copy of the sources with all bugs in it, each disabled unless an environment variable names it.
 //!
 //! Owns `target/planted`. Only files that change are written, so a second build is short. The copy is built with the
-//! same settings into the same target folder, as a program of another name.
+//! same settings into a target folder of its own: cargo takes libraries of two trees in one folder for the same.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,11 +61,11 @@ fn build_now() -> PathBuf {
         .args(["build", "--quiet", "--locked", "--profile", "sim", "--bin", BINARY, "--manifest-path"])
         .arg(tree.join("Cargo.toml"))
         .arg("--target-dir")
-        .arg(target())
+        .arg(target().join("planted-build"))
         .output()
         .expect("cargo runs");
     assert!(build.status.success(), "the copy does not build:\n{}", String::from_utf8_lossy(&build.stderr));
-    target().join("sim").join(BINARY).with_extension(env::consts::EXE_EXTENSION)
+    target().join("planted-build/sim").join(BINARY).with_extension(env::consts::EXE_EXTENSION)
 }
 
 fn copy(from: &Path, to: &Path, kept: &mut BTreeSet<PathBuf>) {

@@ -59,13 +59,16 @@ pub enum Scope {
     Temporary,
 }
 
+/// Which settings a text may name where not all of it is read.
+const UNREAD: Dirty = Dirty::CUSTOM.union(Dirty::READ_ONLY);
+
 impl Effects {
     /// No state beyond what the command tags imply.
     pub const NONE: Effects =
         Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session, plans: Plans::ByTag };
     /// The text is unknown.
     pub const UNKNOWN: Effects =
-        Effects { may_leave: Dirty::ALL.union(Dirty::CUSTOM), plans: Plans::Changed, ..Effects::NONE };
+        Effects { may_leave: UNREAD.union(Dirty::ALL), plans: Plans::Changed, ..Effects::NONE };
 
     /// The effects of a whole text.
     #[inline]
@@ -186,20 +189,17 @@ impl Judgement {
     pub fn of_long(prefix: &[u8], mentions: &Mentions) -> Judgement {
         let found = mentions.found();
         let harmless = found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
-        Judgement { effects: Effects::NONE.with(found.union(Dirty::CUSTOM)), harmless, drops_all: false, names: false }
+        let more = if harmless { Dirty::CUSTOM } else { UNREAD };
+        Judgement { effects: Effects::NONE.with(found.union(more)), harmless, drops_all: false, names: false }
     }
 
     /// What is known of a text of which only the beginning is there. `seen` is what there is of its message's body.
     #[inline]
     pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> Judgement {
-        let body = seen;
         let seen = Mentions::of_whole(seen.strip_suffix(&[0]).unwrap_or(seen));
-        let sets = seen.found.contains(Dirty::SETTINGS)
-            || prefix.get(..3).is_some_and(|word| word.eq_ignore_ascii_case(b"set"));
-        let named = if sets { read_only::named(body) } else { Dirty::NONE };
         let harmless = seen.found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
         Judgement {
-            effects: Effects::NONE.with(seen.found.union(Dirty::CUSTOM).union(named)),
+            effects: Effects::NONE.with(seen.found.union(if harmless { Dirty::CUSTOM } else { UNREAD })),
             harmless,
             drops_all: false,
             names: seen.names,
@@ -246,6 +246,17 @@ mod tests {
 
     fn after(text: &str, tag: &str) -> Dirty {
         Effects::of(text.as_bytes()).after(Some(tag.as_bytes())).without(Dirty::CUSTOM)
+    }
+
+    #[test]
+    fn what_is_not_read_may_set_a_session_read_only() {
+        let text = b"set search_path = a; set default_transaction_read_only = on";
+        for judged in [Judgement::of_prefix(&text[..20], &text[..20]), Judgement::of_long(text, &Mentions::default())] {
+            assert!(judged.effects.sets_read_only(b"SET") && !judged.effects.sets_read_only(b"RESET"));
+        }
+        assert!(Effects::UNKNOWN.sets_read_only(b"SET"));
+        let harmless = Judgement::of_prefix(b"select 1", b"select 1 -- more");
+        assert!(harmless.harmless && !harmless.effects.sets_read_only(b"SELECT 1"));
     }
 
     #[test]
