@@ -270,6 +270,7 @@ impl Server {
     }
 
     /// The state that the client left is not cleaned: the next client takes it over, as with PgBouncer.
+    #[inline]
     pub fn clear_dirty(&mut self) {
         self.end_use();
         self.state.clear_dirty();

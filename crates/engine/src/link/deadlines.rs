@@ -51,7 +51,7 @@ pub(crate) fn follow<I: Io>(
 
 /// Something has happened to a link whose server is held by its client: is it the client's or the server's turn?
 #[inline(never)]
-fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, progress: Progress) {
+pub(crate) fn follow_held<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, progress: Progress) {
     let reading = server.reading;
     let Some((up, _)) = server.up() else { return };
     let state = LinkState {

@@ -20,7 +20,7 @@ use crate::pools::error_rate::CountedError;
 use crate::pools::poll::announce_trouble;
 use crate::port::{Io, Level};
 use crate::reading::Reason;
-use crate::server::slot::ServerSlot;
+use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 
 /// The limit of a client's segments (a simple query, or messages up to a Sync) that its server has pending. What is
@@ -114,13 +114,18 @@ fn pace<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, bytes: u64) {
 /// A server may have received a request: notes the time, and sets its timer.
 #[inline]
 fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, mid_message: bool) {
-    let Some((session, _)) = server.up() else { return };
-    let (busy, quiet) = (session.is_busy(), session.is_quiet());
-    if busy {
+    let Some((session, phase)) = server.up() else { return };
+    if session.is_busy() {
+        let linked = *phase == ServerPhase::Linked;
         server.clock_mut().request_sent(cx.now);
+        if linked {
+            deadlines::follow_held(cx, slot, server, Progress::default());
+        }
+        return;
     }
+    let quiet = session.is_quiet();
     deadlines::follow(cx, slot, server, quiet && !mid_message, Progress::default());
-    if quiet && !busy {
+    if quiet {
         // Weir has answered everything itself; the server will send nothing.
         cx.common.follow_up(FollowUp::Release(server.conn));
     }

@@ -296,8 +296,11 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     }
     let (dirty, config) = (up.dirty(), &slot.config);
     let always = used == Use::Queries && (config.mode == PoolMode::Session || config.reset_always);
-    let how = if dirty.is_empty() && !always { Cleaning::None } else { cleaning(config, always, dirty) };
-    match how {
+    if dirty.is_empty() && !always {
+        up.clear_dirty();
+        return ReleaseAction::Return(used);
+    }
+    match cleaning(config, always, dirty) {
         Cleaning::None => {
             let query = if dirty.is_empty() { None } else { up.leave_query(&cx.sessions.params) };
             up.clear_dirty();

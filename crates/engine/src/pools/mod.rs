@@ -107,7 +107,7 @@ pub(crate) struct PoolSlot {
 }
 
 impl Pools {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, ix: PoolIx) -> &PoolSlot {
         self.slots[ix as usize].as_deref().expect("an index in use names a pool")
     }
