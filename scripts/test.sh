@@ -237,26 +237,28 @@ step "Build of the programs" cargo build "${real[@]}" --bin weir --bin weir-sim 
 WEIR_BIN=$(realpath "$(scripts/target.sh)")/debug/weir
 export WEIR_BIN
 
+# The tests that take long are left to CI.
+slow=()
+if [ "$ci" = no ]; then
+    mapfile -t slow < <(sed '/^#/d; s/^/--skip=/' scripts/slow-tests)
+fi
+
 # Many of these tests wait for a process or a socket, so more run at a time than there are processors.
 unit_tests() {
-    RUST_TEST_THREADS=$((2 * $(nproc))) tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
+    RUST_TEST_THREADS=$((2 * $(nproc))) tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}" -- "${slow[@]}"
 }
 
 simulator() {
     step "The simulator" "$(dirname "$WEIR_BIN")/weir-sim" --seed 1 --count "${COUNT:-$1}"
 }
 
-# The tests that take long are left to CI.
 postgres() {
-    local slow=() gone
-    mapfile -t slow < <(sed '/^#/d' scripts/slow-tests)
-    gone=$(cargo test --quiet "${real[@]}" --test postgres -- --list | sed -n 's/: test$//p' | sort | comm -13 - <(printf '%s\n' "${slow[@]}" | sort))
+    local gone
+    gone=$(cargo test --quiet "${real[@]}" --test postgres --test demo -- --list | sed -n 's/: test$//p' | sort | comm -13 - <(sed '/^#/d' scripts/slow-tests | sort))
     if [ -n "$gone" ]; then
         echo "scripts/slow-tests names what is no test: $gone"
         give_up "Real PostgreSQL" 0
     fi
-    slow=("${slow[@]/#/--skip=}")
-    [ "$ci" = yes ] && slow=()
     tests "Real PostgreSQL" "${real[@]}" --test postgres -- "${slow[@]}"
 }
 
