@@ -260,18 +260,62 @@ static STEPS: [[u8; COLUMNS]; STATES] = {
     steps
 };
 
+/// The kinds of bytes of which each counts between and in words, whatever is before it but a `$`: most of a text.
+const fn is_plain(kind: usize) -> bool {
+    matches!(KINDS[kind], b' ' | b'a')
+}
+
+/// Whether each byte is plain.
+static PLAIN: [bool; 256] = {
+    let (mut plain, mut byte) = ([false; 256], 0);
+    while byte < 256 {
+        plain[byte] = is_plain(kind_of(byte as u8));
+        byte += 1;
+    }
+    plain
+};
+
+/// The state behind a run of plain bytes with this one at its end.
+fn behind_plain(last: u8) -> State {
+    let before = kind_of(last);
+    State { place: if KINDS[before] == b'a' { Place::Word } else { Place::Between }, before }
+}
+
+/// Whether a run of plain bytes may follow a state.
+const fn precedes_plain(state: usize) -> bool {
+    let (place, before) = (state / COLUMNS, state % COLUMNS);
+    (place == Place::Between as usize || place == Place::Word as usize) && KINDS[before] != b'$'
+}
+
 /// The shape of a text, under a key. Cost: a few instructions a byte, of the first [`READ`].
 pub(crate) fn shape(text: &[u8], key: &[u8; 16]) -> ShapeKey {
     let (low, high) = key.split_at(8);
     let number = |half: &[u8]| half.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let (mut hash, factor) = (number(low), number(high) | 1);
+    let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(factor);
     let mut state = (State { place: Place::Between, before: 0 }).number();
-    for byte in &text[..text.len().min(READ)] {
+    let mut rest = &text[..text.len().min(READ)];
+    loop {
+        if precedes_plain(state) {
+            let end = rest.iter().position(|byte| !PLAIN[usize::from(*byte)]);
+            let (run, after) = rest.split_at(end.unwrap_or(rest.len()));
+            // A run begins behind a byte that counts or behind what does not, whatever that is: so it is the same in all
+            // texts of one shape.
+            let (words, last) = run.as_chunks::<8>();
+            words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+            if !last.is_empty() {
+                add(last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+            }
+            state = run.last().map_or(state, |last| behind_plain(*last).number());
+            rest = after;
+        }
+        let Some((byte, after)) = rest.split_first() else { break };
         let step = STEPS[state & (STATES - 1)][usize::from(KIND[usize::from(*byte)]) & (COLUMNS - 1)];
         state = usize::from(step & !COUNTS);
         if step & COUNTS != 0 {
-            hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(factor);
+            add(u64::from(*byte));
         }
+        rest = after;
     }
     ShapeKey(hash ^ hash >> 32)
 }
@@ -302,6 +346,20 @@ mod tests {
             }
         }
         assert!(PLACES.into_iter().enumerate().all(|(at, place)| place as usize == at));
+    }
+
+    #[test]
+    fn a_run_of_plain_bytes_ends_where_each_of_its_bytes_leads() {
+        for place in PLACES {
+            for before in 0..KINDS.len() {
+                let state = State { place, before };
+                for byte in (0..=255).filter(|byte| is_plain(kind_of(*byte)) && precedes_plain(state.number())) {
+                    let (next, counts) = state.after(byte);
+                    assert!(counts && next.number() == behind_plain(byte).number(), "{place:?}, {before}, {byte}");
+                    assert!(precedes_plain(next.number()));
+                }
+            }
+        }
     }
 
     #[test]
