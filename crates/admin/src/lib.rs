@@ -37,7 +37,7 @@ mod tables;
 mod token;
 mod traffic;
 
-pub use activity::{Activity, Backend, BackendKey, BackendSignal, RoleConnections, ServerCapacity};
+pub use activity::{Activity, Backend, BackendKey, BackendSignal, LookedAt, RoleConnections, ServerCapacity};
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{

@@ -10,6 +10,7 @@ mod findings;
 mod frame;
 mod history;
 mod incident_log;
+mod kept_looks;
 mod ring;
 mod series;
 mod stream;
