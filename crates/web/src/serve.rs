@@ -124,7 +124,7 @@ impl WebServer {
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
         let audit = Audit::new(workers.clone(), options.history.as_deref());
-        let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, &audit, &watch));
+        let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
         let sso = SingleSignOn::new(options.send.clone());
         let activity_probe = ActivityProbe::new(options.config.clone());
         let router = api::router(
@@ -168,9 +168,15 @@ impl WebServer {
 }
 
 /// The lists that are kept in the folder of the history.
-fn kept_lists(versions: &Versions, audit: &Audit, watch: &Watch) -> Vec<Retry> {
-    let (versions, audit, incidents) = (versions.clone(), audit.clone(), watch.incidents().clone());
-    vec![Box::new(move || versions.retry()), Box::new(move || audit.retry()), Box::new(move || incidents.retry())]
+fn kept_lists(versions: &Versions, (audit, alerts): (&Audit, &Alerts), watch: &Watch) -> Vec<Retry> {
+    let (versions, audit, alerts) = (versions.clone(), audit.clone(), alerts.clone());
+    let incidents = watch.incidents().clone();
+    vec![
+        Box::new(move || versions.retry()),
+        Box::new(move || audit.retry()),
+        Box::new(move || alerts.retry()),
+        Box::new(move || incidents.retry()),
+    ]
 }
 
 impl Drop for WebServer {

@@ -146,6 +146,26 @@ impl IncidentLog {
         found
     }
 
+    /// The incident that an alert belongs to, of those that lasted meanwhile: one of the same kind, or else of the same
+    /// pool. `until`: in seconds since 1970, like `since`.
+    pub(crate) fn of_alert(&self) -> impl Fn(&str, Option<&str>, f64, f64) -> Option<u64> {
+        let all = self.newest(None, usize::MAX);
+        move |rule, pool, since, until| {
+            let meanwhile = |of: &&PastIncident| {
+                let end = if of.lasts { f64::INFINITY } else { of.until.unwrap_or(of.since) };
+                of.since <= until && end >= since
+            };
+            let of_pool = |of: &&PastIncident| {
+                // Of many pools not all are named.
+                pool.is_some_and(|pool| of.pools.iter().any(|name| name == pool)) || of.pools_total > of.pools.len()
+            };
+            let same = |of: &&PastIncident| of.what == rule && (pool.is_none() || of_pool(of));
+            let mut found = all.iter().filter(meanwhile);
+            let kind = found.clone().find(same);
+            kind.or_else(|| found.find(|of| pool.is_some() && of_pool(of))).map(|of| of.id)
+        }
+    }
+
     /// The error of the disk, if the last incidents could not be written, after another try.
     pub(crate) fn retry(&self) -> Option<String> {
         self.0.over.retry()
@@ -266,6 +286,23 @@ mod tests {
         let ends: Vec<_> = found.iter().map(|of| (of.pools[0].as_str(), of.until, of.lasts)).collect();
         assert_eq!(ends, [("b", None, false), ("a", Some(100.0), false)]);
         std::fs::remove_dir_all(&folder).expect("it is removed");
+    }
+
+    #[test]
+    fn an_alert_leads_to_the_incident_of_its_kind_or_else_of_its_pool() {
+        let log = IncidentLog::open(None);
+        log.take(down(&["a", "b"], 3), 100.0);
+        log.take(BTreeMap::new(), 140.0);
+        log.take(down(&["a"], 3), 200.0);
+        log.take(BTreeMap::new(), 240.0);
+        let ids: Vec<u64> = log.newest(None, 10).iter().map(|of| of.id).collect();
+        let of_alert = log.of_alert();
+        assert_eq!(of_alert("cannot connect", Some("a"), 200.0, 210.0), Some(ids[0]));
+        assert_eq!(of_alert("cannot connect", Some("b"), 99.0, 120.0), Some(ids[1]));
+        assert_eq!(of_alert("clients_waiting", Some("b"), 90.0, 120.0), Some(ids[1]), "it is the pool's");
+        assert_eq!(of_alert("cannot connect", Some("c"), 90.0, 120.0), None);
+        assert_eq!(of_alert("max_clients", None, 90.0, 120.0), None);
+        assert_eq!(of_alert("cannot connect", Some("b"), 300.0, 320.0), None, "it was over");
     }
 
     #[test]
