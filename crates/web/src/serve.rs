@@ -119,7 +119,8 @@ impl WebServer {
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
+        let (workers, watch) =
+            (Workers::new(options.control), watch(options.history.as_deref(), env!("CARGO_PKG_VERSION"))?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
@@ -189,8 +190,8 @@ impl Drop for WebServer {
     }
 }
 
-fn watch(history: Option<&Path>) -> Result<Watch, WebError> {
-    Watch::new(history).map_err(|error| {
+fn watch(history: Option<&Path>, version: &str) -> Result<Watch, WebError> {
+    Watch::new(history, version).map_err(|error| {
         let folder = history.unwrap_or(Path::new("")).display();
         WebError(format!("can't keep a history in {folder}: {error}; change [web] history, or make it writable"))
     })

@@ -14,6 +14,8 @@ export interface PastIncident {
   lasts: boolean;
   clients: number;
   affected: Affected[];
+  /** What changed in the hour before, but for the configuration. */
+  changed: { kind: 'upgrade' | 'deployment' | 'load'; at: number; text: string }[];
 }
 
 /** What a link leads to: an incident, or the one of a moment. */

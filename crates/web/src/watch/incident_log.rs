@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_admin::ClientNames;
 
+use super::changes::Changed;
 use super::frame::Frame;
 use crate::clock;
 use crate::faults::Fault;
@@ -53,6 +54,9 @@ pub(crate) struct PastIncident {
     /// The most affected clients at a moment, and of which users and applications they were then.
     pub(crate) clients: u64,
     pub(crate) affected: Vec<Affected>,
+    /// What changed in the hour before, but for the configuration. None in records of earlier versions.
+    #[serde(default)]
+    pub(crate) changed: Vec<Changed>,
 }
 
 /// What makes pools one incident: the state, and the server's error or, without one, the pool.
@@ -64,6 +68,8 @@ struct Lasting {
     pools: BTreeSet<String>,
     /// When it was last seen, in seconds since 1970.
     seen: f64,
+    /// Whether it is known what changed before.
+    explained: bool,
 }
 
 /// All incidents; cheap to clone.
@@ -132,6 +138,31 @@ impl IncidentLog {
         to_write
     }
 
+    /// Notes what changed before those that have begun: `before` says it of pools, by name, and a moment. For a thread that
+    /// may block: the list is written out.
+    pub(super) fn explain(&self, before: impl Fn(&[String], f64) -> Vec<Changed>) {
+        let begun: Vec<PastIncident> = {
+            let mut lasting = lock(&self.0.lasting);
+            let new = |known: &mut Lasting| {
+                let is_new = !std::mem::replace(&mut known.explained, true);
+                is_new.then(|| known.incident.clone())
+            };
+            lasting.values_mut().filter_map(new).collect()
+        };
+        let changed = |of: &PastIncident| (of.id, before(&of.pools, of.since));
+        let changed: BTreeMap<u64, _> = begun.iter().map(changed).filter(|(_, changed)| !changed.is_empty()).collect();
+        if changed.is_empty() {
+            return;
+        }
+        for known in lock(&self.0.lasting).values_mut() {
+            if let Some(changed) = changed.get(&known.incident.id) {
+                known.incident.changed.clone_from(changed);
+                self.0.over.push(known.incident.clone());
+            }
+        }
+        self.0.over.write_out();
+    }
+
     /// The newest first, at most so many: of this pool, or of all.
     pub(crate) fn newest(&self, pool: Option<&str>, most: usize) -> Vec<PastIncident> {
         let now = clock::now().as_secs_f64();
@@ -187,8 +218,9 @@ impl Lasting {
             lasts: false,
             clients: 0,
             affected: Vec::new(),
+            changed: Vec::new(),
         };
-        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now };
+        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now, explained: false };
         begun.add(broken, now);
         begun
     }
@@ -303,6 +335,25 @@ mod tests {
         assert_eq!(of_alert("cannot connect", Some("c"), 90.0, 120.0), None);
         assert_eq!(of_alert("max_clients", None, 90.0, 120.0), None);
         assert_eq!(of_alert("cannot connect", Some("b"), 300.0, 320.0), None, "it was over");
+    }
+
+    #[test]
+    fn an_incident_keeps_what_changed_before_it_once_and_also_when_it_is_over() {
+        let log = IncidentLog::open(None);
+        log.take(down(&["a"], 3), 100.0);
+        let asked = std::cell::Cell::new(0);
+        let before = |pools: &[String], since: f64| {
+            asked.set(asked.get() + 1);
+            let text = format!("{} {since}", pools.join(" "));
+            vec![Changed { kind: super::super::changes::Kind::Load, at: since, text }]
+        };
+        log.explain(before);
+        log.take(down(&["a", "b"], 3), 101.0);
+        log.explain(before);
+        assert_eq!((asked.get(), log.newest(None, 1)[0].changed[0].text.as_str()), (1, "a 99"));
+        log.take(BTreeMap::new(), 140.0);
+        assert_eq!(log.newest(None, 10).len(), 1);
+        assert_eq!(log.newest(None, 1)[0].changed.len(), 1);
     }
 
     #[test]
