@@ -289,7 +289,7 @@ fn a_program_that_can_not_log_in_is_a_fault_with_who_from_where_and_why() {
         if faults[0]["kind"] == "login" { Ok(faults) } else { Err(faults) }
     });
     let summary = found[0]["summary"].as_str().unwrap_or_default();
-    assert!(summary.contains("app to app from 127.0.0.1 (") && summary.contains(" refused. "), "{found}");
+    assert!(summary.contains("\"app\" to \"app\" from 127.0.0.1 (") && summary.contains(" refused. "), "{found}");
     assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("auth file")), "{found}");
     let (_, metrics) = api.ask("GET", "/metrics", "");
     assert!(metrics.contains("weir_faults{kind=\"login\",state=\"now\"} 1"), "{metrics}");
