@@ -265,7 +265,7 @@ fn a_connection_for_looks_ends_with_a_pause_or_another_password_and_not_with_a_r
     site.weir().command("RELOAD").unwrap();
     // It is still the one with which a look is made.
     let _ = api.get("/api/v1/database-servers");
-    assert_eq!(kept_looks(&mut watcher), [kept.clone()]);
+    assert_eq!(kept_look(&mut watcher), kept);
     assert_eq!(api.ask("POST", "/api/v1/pools/app/pause", "{}").0, 204);
     eventually("nobody is connected", || match kept_looks(&mut watcher) {
         kept if kept.is_empty() => Ok(()),

@@ -1,30 +1,21 @@
 //! What the backends of a pool's server do, and signals for them.
 //!
-//! Owns the queries, and the opening of a connection for them with the pool's own login. Each has limits on time, rows
-//! and bytes; texts of queries leave this file as fingerprints only.
-
-use std::time::Duration;
+//! Owns the queries. Each has limits on time, rows and bytes; texts of queries leave this file as fingerprints only.
 
 use weir_admin::{Activity, Backend, BackendKey, BackendSignal};
 use weir_config::{Config, PoolConfig};
-use weir_pgclient::{Answer, Bounds, Connection, Error};
+use weir_pgclient::{Answer, Connection};
 use weir_pgwire::sql;
 
 use crate::cluster::Permit;
+use crate::look::Look;
 use crate::looks::Looks;
-use crate::pool_test::{Login, connect, login};
 
-/// How long connecting, logging in and the query may take together.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes that a server may send for a look over a kept connection.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// The server ends the query itself after this time, in milliseconds.
-const STATEMENT_TIMEOUT: &str = "3000";
 /// The most backends that are read.
 const ROWS: usize = 500;
 /// The longest fingerprint, in bytes.
 const FINGERPRINT: usize = 300;
-/// The name by which the connection is recognised at the server.
+/// The name by which a connection for it is recognised at the server.
 const APPLICATION: &str = "weir incident view";
 
 /// Who waits for whom, from the lock table, which every user may read; then what each of them does, of which a user
@@ -116,55 +107,6 @@ fn materialized(connection: &Connection) -> &'static str {
         version.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok())
     });
     if version.is_some_and(|major| major < 12) { " as" } else { " as materialized" }
-}
-
-/// A read-only connection with a pool's own login.
-pub(crate) struct Look {
-    connection: Connection,
-    pub(crate) user: String,
-    permit: Option<Permit>,
-    /// Whether it outlasts the look.
-    pub(crate) is_kept: bool,
-}
-
-impl Look {
-    pub(crate) fn query(&mut self, text: &str) -> Result<Answer, Error> {
-        self.connection.query(text)
-    }
-
-    /// Other bounds from here on, for one that is kept.
-    pub(crate) fn renew(&mut self, bounds: Bounds) {
-        self.connection.renew(bounds);
-    }
-
-    /// Ends the connection.
-    pub(crate) fn end(self) {
-        // A permit is for another connection when the server counts this one no more.
-        if self.connection.end().is_ok() {
-            self.permit.into_iter().for_each(Permit::ended);
-        }
-    }
-}
-
-/// Opens such a connection. `permit`: it is one of this node's share, which ends with the node's lease.
-pub(crate) fn open(
-    config: &Config,
-    pool: &PoolConfig,
-    application: &str,
-    permit: Option<Permit>,
-) -> Result<Look, String> {
-    let Login::As { user, password } = login(config, pool) else {
-        return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
-    };
-    let options = [
-        ("application_name", application),
-        ("client_encoding", "UTF8"),
-        ("statement_timeout", STATEMENT_TIMEOUT),
-        ("default_transaction_read_only", "on"),
-    ];
-    let timeout = permit.as_ref().map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
-    let opened = connect(timeout, config, pool, (&user, password.as_deref()), &options);
-    opened.map(|connection| Look { connection, user, permit, is_kept: false }).map_err(|error| error.text)
 }
 
 /// A backend; none if the row is incomplete.

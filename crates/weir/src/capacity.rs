@@ -7,8 +7,8 @@ use weir_admin::{RoleConnections, ServerCapacity};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Error};
 
-use crate::activity::Look;
 use crate::cluster::Permit;
+use crate::look::Look;
 use crate::looks::Looks;
 use crate::pool_test::OF_CLIENTS;
 

@@ -385,7 +385,10 @@ impl ConfigAccess for ConfigStore {
     }
 
     fn keep_looks(&self, pools: &[LookedAt]) {
-        self.looks.keep(&self.in_force(), pools);
+        let config = self.in_force();
+        // A connection beside a shared pool's servers would be one of the node's share for all time.
+        let own = pools.iter().filter(|of| config.shared_budget(&of.pool).is_none());
+        self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of.well))));
     }
 }
 
@@ -410,7 +413,7 @@ fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError>
 }
 
 /// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.
-pub(crate) fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
+fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
     if let Some(pool) = config.pools.get(name) {
         return Ok(PoolConfig::clone(pool));
     }

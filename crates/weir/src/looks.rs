@@ -9,14 +9,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_admin::LookedAt;
 use weir_base::Target;
 use weir_config::{Config, PoolConfig, TlsSide};
 use weir_pgclient::{Bounds, Error};
 
-use crate::activity::{Look, MAX_BYTES, TIMEOUT, open};
 use crate::cluster::Permit;
-use crate::config_store::served;
+use crate::look::{Look, MAX_BYTES, TIMEOUT, open};
 use crate::pool_test::{self, Login};
 
 /// The name by which a kept connection is recognised at the server.
@@ -81,8 +79,9 @@ struct Wanted {
 
 impl Looks {
     /// Keeps one connection to each server of these pools, and closes those to others; tries those that were not used
-    /// for long. Blocks while a connection is opened.
-    pub(crate) fn keep(&self, config: &Config, pools: &[LookedAt]) {
+    /// for long. With each pool: whether its server is well, so that a connection may be opened to it. Blocks while one
+    /// is opened.
+    pub(crate) fn keep(&self, config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) {
         let mut wanted = wanted(config, pools);
         let known = self.places().clone();
         let room = MOST.saturating_sub(known.len());
@@ -190,14 +189,12 @@ impl Place {
 }
 
 /// The pools that may have a kept connection, by their first server.
-fn wanted(config: &Config, pools: &[LookedAt]) -> HashMap<Target, Wanted> {
+fn wanted(config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) -> HashMap<Target, Wanted> {
     let mut servers: HashMap<Target, Wanted> = HashMap::new();
-    for LookedAt { pool, well } in pools {
-        let is_shared = config.shared_budget(pool).is_some();
-        let Some(pool) = served(config, pool).ok().filter(|_| !is_shared) else { continue };
+    for (pool, well) in pools {
         let Some(login) = LoginOf::of(config, &pool) else { continue };
         let wanted = servers.entry(pool.target().clone()).or_default();
-        if *well && wanted.first_well.is_none() {
+        if well && wanted.first_well.is_none() {
             wanted.first_well = Some(wanted.logins.len());
         }
         wanted.logins.push((login, pool));

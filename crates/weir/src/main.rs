@@ -19,6 +19,7 @@ mod events;
 mod exposure_tests;
 mod failure;
 mod load;
+mod look;
 mod looks;
 mod man;
 mod milliseconds;
