@@ -97,3 +97,51 @@ test('a change by hand is a version of the way by which it came', async () => {
   await on.button('Refresh').click();
   await page.getByRole('cell', { name: 'SIGHUP' }).waitFor();
 });
+
+test('a reload shows first what the file changes and what waits for a restart, and changes nothing before', async () => {
+  await stage.goTo('settings');
+  const effects = Object.fromEntries((await (await fetch(`${weir.panel}api/v1/settings`)).json()).map(({ key, effect, section }) => [key, section === 'pgbouncer' ? '' : effect]));
+  await page.getByRole('button', { name: 'Change query_wait_timeout' }).waitFor();
+  // The words on the page are those of the table of settings, for each of them.
+  const said = await page.locator('main li').evaluateAll((lines) => lines.map((line) => [line.querySelector('.key')?.textContent, line.querySelector('.names code:last-of-type')?.textContent, line.textContent.includes('needs a restart')]));
+  const settings = await (await fetch(`${weir.panel}api/v1/settings`)).json();
+  assert.equal(said.length, settings.length);
+  const wrong = said.filter(([name, code, restart]) => restart !== (effects[code && effects[code] !== undefined ? code : name] === 'restart'));
+  assert.deepEqual(wrong, []);
+  assert.ok(said.filter(([, , restart]) => restart).length > 20);
+
+  const pool = async () => (await (await fetch(`${weir.panel}api/v1/pools/app`)).json()).size;
+  const before = await pool();
+  weir.edit((text) => text.replace(/\bsize = \d+/, 'size = 60').replace('[listen]\n', '[general]\nworkers = 2\n[listen]\n'));
+  await on.button('Reload the file…').click();
+  const dialog = page.getByRole('dialog', { name: 'Reload the file' });
+  await dialog.getByText(/This will disconnect nobody\..*Only after a restart: general\.workers\./).waitFor();
+  await dialog.getByRole('listitem').filter({ hasText: 'general.workers' }).getByText('needs a restart').waitFor();
+  const size = dialog.getByRole('listitem').filter({ hasText: 'pool app · size' });
+  assert.match(await size.textContent(), new RegExp(`${before}\\s*→\\s*60`));
+  assert.equal(await size.getByText('needs a restart').count(), 0);
+  assert.deepEqual(await looks(page, 'reload'), []);
+  assert.equal(await pool(), before, 'nothing is changed yet');
+  await on.confirm('Cancel');
+  assert.equal(await pool(), before);
+  await on.button('Reload the file…').click();
+  await on.confirm('Reload');
+  await on.notice('The file is read again and in force').waitFor();
+  assert.equal(await pool(), 60);
+});
+
+test('a file that would be refused is shown with its error, and is read again once it is corrected', async () => {
+  weir.edit((text) => text.replace('size = 60', 'size = "many"'));
+  await on.button('Reload the file…').click();
+  const dialog = page.getByRole('dialog', { name: 'The file can’t be reloaded' });
+  await dialog.getByRole('alert').waitFor();
+  assert.match(await dialog.getByRole('alert').textContent(), /weir\.toml.*size/);
+  assert.equal(await dialog.getByRole('button', { name: 'Reload', exact: true }).count(), 0);
+  assert.deepEqual(await looks(page, 'reload-refused'), []);
+  weir.edit((text) => text.replace('size = "many"', 'size = 5'));
+  await on.confirm('Read it again');
+  await page.getByRole('dialog', { name: 'Reload the file' }).getByText(/60\s*→\s*5/).waitFor();
+  await on.confirm('Reload');
+  await on.notice('The file is read again and in force').last().waitFor();
+  await until('it is in force', async () => (await (await fetch(`${weir.panel}api/v1/pools/app`)).json()).size === 5);
+});

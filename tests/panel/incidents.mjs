@@ -75,6 +75,23 @@ async function reported(page, ...expected) {
   assert.match(await page.locator('link[rel=icon]').getAttribute('href'), /weir-bad\.svg$/);
 }
 
+/** An incident that is kept up stays on the first screen: 20 and 60 seconds later it says the same, also to who opens the page then, and
+ * it is never gone in between. */
+async function stays(page, title, ...expected) {
+  const banner = page.getByRole('region', { name: 'Problems' });
+  const begun = Date.now();
+  for (const seconds of [20, 60]) {
+    while (Date.now() - begun < seconds * 1000) {
+      assert.equal(await banner.count(), 1, `it is gone after ${(Date.now() - begun) / 1000} s`);
+      await page.waitForTimeout(500);
+    }
+    if (seconds === 60) await page.reload();
+    for (const text of expected) await banner.getByText(text).first().waitFor({ timeout: SOON });
+    await until('the title says it', async () => title.test(await page.title()));
+  }
+}
+const OF_SHOP = /^\(!\) shop /;
+
 /** Problems come first in the list, though b comes before s. */
 async function first(page) {
   await until('the broken pool is the first row', async () => (await page.locator('[role=row] .name a').first().textContent()) === 'shop');
@@ -105,6 +122,7 @@ test('a server that is stopped is shown on every page, tried at once, and gone w
       await reported(page, 'shop', 'cannot connect', /refused/, /[2-4] clients affected: [2-4] waiting/, 'Check that the database server runs');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-server-stopped'), []);
+      await stays(page, OF_SHOP, 'cannot connect', /refused/, /[2-4] clients affected: [2-4] waiting/);
       await goTo('settings');
       await page.getByRole('region', { name: 'Problems' }).getByText('cannot connect').waitFor();
       assert.deepEqual(await looks(page, 'incident-server-stopped-settings'), []);
@@ -133,6 +151,7 @@ test('a dead server is shown though no client asks for anything', async () => {
       await words(page).link('shop').first().waitFor();
       await gate.stop();
       await reported(page, 'shop', 'cannot connect', 'no client is affected yet');
+      await stays(page, OF_SHOP, 'cannot connect', 'no client is affected yet');
       await gate.start();
       await over(page);
     });
@@ -154,9 +173,19 @@ test('a wrong password is a rejected login, in the server’s own words', async 
       await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal, retries included', "Correct the pool's user");
       await first(page);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
+      await stays(page, OF_SHOP, 'login rejected', /\(28P01\)/, "Correct the pool's user");
       await page.getByRole('region', { name: 'Problems' }).getByRole('link', { name: 'Details' }).click();
       const incident = page.getByRole('region', { name: 'Incident of shop' });
       assert.match(await incident.getByRole('link', { name: 'Change…' }).getAttribute('href'), /pools\/shop\/change$/);
+      const corrected = await fetch(`${weir.panel}api/v1/pools/shop`, {
+        method: 'PATCH', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ password: server.password }),
+      });
+      assert.equal(corrected.status, 200, await corrected.text());
+      const [two] = clients(weir, 1);
+      await two.connect();
+      await two.query('SELECT 1');
+      await over(page);
+      await two.end();
     });
   } finally {
     await weir.stop();
@@ -164,7 +193,7 @@ test('a wrong password is a rejected login, in the server’s own words', async 
 });
 
 test('the banner and the incident name the users and applications that are affected', async () => {
-  const weir = await weirBefore(server.port, 'size = 1\nquery_wait_timeout = "60s"');
+  const weir = await weirBefore(server.port, 'size = 1\nquery_wait_timeout = "300s"');
   const [holder] = clients(weir, 1, 'billing');
   const others = [['web', 2], ['jobs', 1], ['mail', 1], ['reports', 1]].flatMap(([name, count]) => clients(weir, count, name));
   const all = [holder, ...others];
@@ -175,7 +204,9 @@ test('the banner and the incident name the users and applications that are affec
       await words(page).link('shop').first().waitFor();
       await holder.query('BEGIN; SELECT 1');
       const waits = others.map((each) => each.query('SELECT 1'));
-      await reported(page, 'shop', 'stalled', '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client');
+      const named = '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client';
+      await reported(page, 'shop', 'stalled', named);
+      await stays(page, OF_SHOP, 'stalled', named);
       await goTo('incidents');
       const incident = page.getByRole('region', { name: 'Incident of shop' });
       await incident.getByText('5 clients affected: app (web), app (jobs), app (mail) and 1 more client.').waitFor({ timeout: SOON });
@@ -205,6 +236,7 @@ test('a lock is on the first screen, though the pool has room for more and no cl
       await reported(page, 'shop', 'blocked', '2 clients affected: 2 behind a lock; app (web)', /Blocked by process \d+ \(billing of app at/, 'A larger pool would be blocked as well');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-lock'), []);
+      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 behind a lock; app (web)', /Blocked by process \d+ \(billing of app at/);
       await holder.query('COMMIT');
       await Promise.all(waits);
       await over(page);
@@ -216,7 +248,7 @@ test('a lock is on the first screen, though the pool has room for more and no cl
 });
 
 test('a pool that one slow application exhausts is stalled while it idles, and saturated while it works', async () => {
-  const weir = await weirBefore(server.port, 'size = 2\nquery_wait_timeout = "60s"');
+  const weir = await weirBefore(server.port, 'size = 2\nquery_wait_timeout = "300s"');
   const shop = clients(weir, 5);
   const [one, two, ...others] = shop;
   try {
@@ -229,14 +261,17 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
       await reported(page, 'shop', 'stalled', '3 clients affected: 3 waiting', /2 of 2 servers in use idle in transactions, longest .* of app at/, 'Drop the clients that idle longest');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-stalled'), []);
+      await stays(page, OF_SHOP, 'stalled', '3 clients affected: 3 waiting', /2 of 2 servers in use idle in transactions/);
       await Promise.all([one, two].map((each) => each.query('COMMIT')));
       await Promise.all(waits);
       await over(page);
-      const slow = [one, two].map((each) => each.query('SELECT pg_sleep(20)').catch(() => {}));
+      const slow = [one, two].map((each) => each.query('SELECT pg_sleep(90)').catch(() => {}));
       waits = others.map((each) => each.query('SELECT 1').catch(() => {}));
       await reported(page, 'shop', 'saturated', '3 clients affected: 3 waiting', /all 2 servers run long queries; the longest/, 'Cancel what is not needed');
       assert.deepEqual(await looks(page, 'incident-saturated'), []);
-      void Promise.all([...slow, ...waits]);
+      await stays(page, OF_SHOP, 'saturated', '3 clients affected: 3 waiting', /all 2 servers run long queries; the longest/);
+      await Promise.all([...slow, ...waits]);
+      await over(page);
     });
   } finally {
     shop.forEach((each) => each.connection?.stream?.destroy());
@@ -245,7 +280,7 @@ test('a pool that one slow application exhausts is stalled while it idles, and s
 });
 
 test('a pool whose servers idle clients keep says which kinds, which application and which statement, and they can be dropped', async () => {
-  const weir = await weirBefore(server.port, 'size = 3\nmode = "auto"\nlisten = "own"\nmax_pinned = 100\nquery_wait_timeout = "120s"');
+  const weir = await weirBefore(server.port, 'size = 3\nmode = "auto"\nlisten = "own"\nmax_pinned = 100\nquery_wait_timeout = "300s"');
   const kept = clients(weir, 3, 'jobs');
   const [other] = clients(weir, 1, 'web');
   try {
@@ -259,6 +294,7 @@ test('a pool whose servers idle clients keep says which kinds, which application
       await reported(page, 'shop', 'saturated', '1 client affected: 1 waiting; app (web)', /3 of 3 servers in use are kept by idle clients .*\(listen: 3, temporary_objects: 1\), most by jobs of app \(3\)/, /Let the application remove such state/);
       await first(page);
       assert.deepEqual(await looks(page, 'incident-pins'), []);
+      await stays(page, OF_SHOP, 'saturated', '1 client affected: 1 waiting; app (web)', /3 of 3 servers in use are kept by idle clients/);
       await goTo('pools/shop');
       await page.getByRole('region', { name: 'Pinned clients' }).getByText('by LISTEN').waitFor();
       await page.getByText('3 busy (3 pinned), 0 idle').waitFor();
@@ -312,6 +348,7 @@ test('a server whose certificate has expired cannot be connected to, and the rea
       void one.connect().catch(() => {});
       await reported(page, 'shop', 'cannot connect', /TLS handshake .*expired/i, /1 refusal/, "Renew the database server's certificate");
       assert.deepEqual(await looks(page, 'incident-certificate'), []);
+      await stays(page, OF_SHOP, 'cannot connect', /TLS handshake .*expired/i, "Renew the database server's certificate");
     });
   } finally {
     await weir.stop();
@@ -353,6 +390,10 @@ test('Weir’s own certificate warns before it expires, and says afterwards who 
       await verdict(page, 'Weir has a problem: certificate');
       assert.deepEqual(await looks(page, 'incident-certificate-own'), []);
       await until('the log has it', () => /certificate for clients has expired/.test(soon.log()));
+      await stays(page, /^\(!\) certificate /, /certificate for clients has expired/);
+      ownCertificate(folder, 90);
+      soon.hangUp();
+      await over(page);
     });
   } finally {
     await soon.stop();

@@ -37,7 +37,7 @@ mkdir -p "$SHOTS"
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
 [ "${1:-}" != pictures.mjs ] || { export SHOTS=${here%/tests/panel}/docs/pictures; cd "$cache" && exec node pictures.mjs; }
 [ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
-[ $# -gt 0 ] || set -- causes.mjs charts.mjs check.mjs cluster.mjs create.mjs day.mjs history.mjs incidents.mjs locks.mjs login.mjs pages.mjs problems.mjs sso.mjs users.mjs
+[ $# -gt 0 ] || set -- alerts.mjs causes.mjs changed.mjs charts.mjs check.mjs cluster.mjs create.mjs day.mjs history.mjs incidents.mjs locks.mjs login.mjs pages.mjs problems.mjs sso.mjs users.mjs
 cd "$cache" || exit 1
 # The longest check waits ten minutes for an advice; one that takes longer than the limit fails, and its name is printed. A file
 # whose `before` has failed would otherwise wait for the servers that it had started.

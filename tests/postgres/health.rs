@@ -289,7 +289,7 @@ fn a_program_that_can_not_log_in_is_a_fault_with_who_from_where_and_why() {
         if faults[0]["kind"] == "login" { Ok(faults) } else { Err(faults) }
     });
     let summary = found[0]["summary"].as_str().unwrap_or_default();
-    assert!(summary.contains("app to app from 127.0.0.1 (") && summary.contains(" refused. "), "{found}");
+    assert!(summary.contains("\"app\" to \"app\" from 127.0.0.1 (") && summary.contains(" refused. "), "{found}");
     assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("auth file")), "{found}");
     let (_, metrics) = api.ask("GET", "/metrics", "");
     assert!(metrics.contains("weir_faults{kind=\"login\",state=\"now\"} 1"), "{metrics}");
@@ -308,11 +308,15 @@ fn queries_without_an_answer_at_a_server_that_can_not_be_looked_at_are_no_health
     behind.query("SELECT 1").unwrap();
     // All that is left for ordinary users.
     let params = postgres.params(users::OTHER, site.database().name());
-    let others: Vec<_> = std::iter::from_fn(|| weir_pgclient::Connection::connect(&params).ok()).take(20).collect();
-    assert!(others.len() < 20, "the server is full");
+    let others = || std::iter::from_fn(|| weir_pgclient::Connection::connect(&params).ok());
+    let mut open: Vec<_> = others().take(20).collect();
+    assert!(open.len() < 20, "the server is full");
     thread::scope(|scope| {
         let waits = scope.spawn(move || behind.query(lock).map(|_| ()));
         let found = eventually("a fault", || {
+            // The connection that Weir keeps for looks is gone, and another has its place.
+            holder.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'weir incident view'").unwrap();
+            open.extend(others().take(20));
             let faults = api.get("/api/v1/status")["faults"].clone();
             if faults[0]["kind"] == "look" { Ok(faults) } else { Err(faults) }
         });
@@ -320,7 +324,7 @@ fn queries_without_an_answer_at_a_server_that_can_not_be_looked_at_are_no_health
         assert!(summary.starts_with("1 query of app has had no answer for up to "), "{found}");
         assert!(summary.contains("can't look at the server for the reason: "), "{found}");
         assert!(found[0]["advice"].as_str().is_some_and(|advice| advice.contains("max_connections")), "{found}");
-        drop(others);
+        drop(open);
         becomes(&site, "blocked");
         eventually("it is over", || {
             let faults = api.get("/api/v1/status")["faults"].clone();

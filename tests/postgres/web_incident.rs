@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_pgclient::{ConnectParams, Connection};
-use weir_tests::{Api, Mode, Setup, Site, eventually, users, within};
+use weir_tests::{Api, Mode, Postgres, Setup, Site, eventually, users, within};
 
 const SECRET: &str = "hunter2";
 /// Generous, because the machine may be busy.
@@ -195,4 +195,96 @@ fn a_holder_that_the_pool_s_user_may_not_see_is_named_by_its_process_and_the_rea
     assert_eq!(found["seen"]["complete"], false);
     let reason = found["seen"]["reason"].as_str().unwrap();
     assert!(reason.contains(users::APP.name) && reason.contains("pg_read_all_stats"), "{reason}");
+}
+
+/// The process ids of the connections that Weir keeps at a server for looks.
+fn kept_looks(server: &mut Connection) -> Vec<String> {
+    let text = "SELECT pid FROM pg_stat_activity WHERE application_name = 'weir incident view' ORDER BY 1";
+    server.query(text).unwrap().rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
+}
+
+/// One connection for looks, once there is one.
+fn kept_look(server: &mut Connection) -> String {
+    eventually("a connection is kept", || {
+        let kept = kept_looks(server);
+        if kept.len() == 1 { Ok(kept[0].clone()) } else { Err(kept) }
+    })
+}
+
+#[test]
+fn a_server_that_takes_no_more_connections_is_still_looked_at_and_the_holder_can_be_ended() {
+    let postgres = Postgres::with(14, &[]);
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(3).more(&api.section());
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let mut watcher = site.superuser();
+    watcher.query("CREATE TABLE t AS SELECT 1 AS id, 'a' AS name; GRANT ALL ON t TO PUBLIC").unwrap();
+    let mut holder = named(&site, "billing");
+    holder.query("BEGIN").unwrap();
+    holder.query(&update()).unwrap();
+    let kept = kept_look(&mut watcher);
+    // All servers of the pool are open, and others have the rest.
+    let (mut one, mut two) = (named(&site, "web"), named(&site, "web"));
+    for client in [&mut one, &mut two] {
+        client.query("BEGIN").unwrap();
+    }
+    for client in [&mut one, &mut two] {
+        client.query("COMMIT").unwrap();
+    }
+    let params = postgres.params(users::OTHER, site.database().name());
+    let others: Vec<_> = std::iter::from_fn(|| Connection::connect(&params).ok()).take(30).collect();
+    assert!(!others.is_empty() && others.len() < 30, "the server is full");
+    let ((), results) = behind(&site, 2, &update(), || {
+        let found = incident(api, "the holder is named", |found| {
+            found["cause"] == "blocked" && found["holders"][0]["blocks_total"] == 2
+        });
+        let holder = &found["holders"][0];
+        assert_eq!(holder["client"]["application_name"], "billing", "{found}");
+        assert_eq!(found["seen"]["by"], users::APP.name, "{found}");
+        assert_eq!(api.get("/api/v1/status")["faults"], Value::Array(Vec::new()), "no look has failed");
+        let capacity = api.get("/api/v1/database-servers")["servers"][0]["capacity"].clone();
+        assert_eq!((&capacity["free"], &capacity["looks"]), (&0.into(), &1.into()), "{capacity}");
+        assert!(Connection::connect(&params).is_err(), "it is full still");
+        let path = format!("/api/v1/pools/app/backends/{}/terminate", holder["process_id"]);
+        assert_eq!(api.ask("POST", &path, &holder["key"].to_string()), (204, String::new()));
+    });
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(kept_looks(&mut watcher), [kept], "it is the same connection");
+}
+
+#[test]
+fn a_connection_for_looks_ends_with_a_pause_or_another_password_and_not_with_a_reload() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(2).more(&api.section());
+    let site = Site::on(&postgres, setup.clone(), Mode::Transaction);
+    let mut watcher = site.superuser();
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    let kept = kept_look(&mut watcher);
+    site.weir().command("RELOAD").unwrap();
+    // It is still the one with which a look is made.
+    let _ = api.get("/api/v1/database-servers");
+    assert_eq!(kept_look(&mut watcher), kept);
+    assert_eq!(api.ask("POST", "/api/v1/pools/app/pause", "{}").0, 204);
+    eventually("nobody is connected", || match kept_looks(&mut watcher) {
+        kept if kept.is_empty() => Ok(()),
+        kept => Err(kept),
+    });
+    assert_eq!(api.ask("POST", "/api/v1/pools/app/resume", "{}").0, 204);
+    client.query("SELECT 1").unwrap();
+    let second = kept_look(&mut watcher);
+    assert_ne!(second, kept);
+    // Another login.
+    watcher.query(&format!("ALTER ROLE \"{}\" PASSWORD 'tomorrow'", users::APP.name)).unwrap();
+    let change = "{\"password\": \"tomorrow\"}";
+    let (status, answer) = api.ask("PATCH", "/api/v1/pools/app", change);
+    assert_eq!(status, 200, "{answer}");
+    eventually("another connection", || {
+        client.query("SELECT 1").unwrap();
+        match kept_looks(&mut watcher) {
+            kept if kept.len() == 1 && kept[0] != second => Ok(()),
+            kept => Err(kept),
+        }
+    });
 }

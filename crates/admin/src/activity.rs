@@ -77,12 +77,23 @@ pub struct ServerCapacity {
     /// The connections among them that ordinary users never get: `superuser_reserved_connections` and
     /// `reserved_connections`.
     pub reserved: u32,
-    /// The server's open connections of clients; the connection that counted them is left out.
+    /// The server's open connections of clients; one that was opened only to count them is left out.
     pub connections: u32,
+    /// The connections among them that Weir keeps to look at the server.
+    pub looks: u32,
     /// The databases and users with the most connections, at most 50.
     pub by_role: Vec<RoleConnections>,
     /// The user that asked.
     pub user: String,
+}
+
+/// A pool to whose server Weir keeps a connection for looks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LookedAt {
+    /// The pool's name.
+    pub pool: String,
+    /// Whether the server is well, so that a connection may be opened to it.
+    pub well: bool,
 }
 
 /// The connections of a user to a database.

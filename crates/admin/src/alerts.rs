@@ -87,6 +87,8 @@ pub struct FiredAlert {
     pub fired: u64,
     /// When the last message about it was made.
     pub sent: Option<u64>,
+    /// When the condition was last seen; after a restart up to 45 seconds too late until it is seen again.
+    pub seen: u64,
 }
 
 /// The alerts.
@@ -137,8 +139,8 @@ impl AlertStates {
     /// The alerts that fire, silenced or not, for a later process.
     pub fn fired(&self) -> Vec<FiredAlert> {
         let fired = |alert: &Alert| {
-            let (condition, started, sent) = (alert.condition.clone(), alert.started, alert.sent);
-            alert.fired.map(|fired| FiredAlert { condition, started, fired, sent })
+            let (condition, started, sent, seen) = (alert.condition.clone(), alert.started, alert.sent, alert.seen);
+            alert.fired.map(|fired| FiredAlert { condition, started, fired, sent, seen })
         };
         self.alerts.values().filter_map(fired).collect()
     }
@@ -147,7 +149,7 @@ impl AlertStates {
     /// over, with a message, after a minute.
     pub fn restore(&mut self, now: u64, fired: Vec<FiredAlert>) {
         let seen = now + (GONE_AFTER_START - GONE);
-        for FiredAlert { condition, started, fired, sent } in fired.into_iter().take(MOST) {
+        for FiredAlert { condition, started, fired, sent, .. } in fired.into_iter().take(MOST) {
             let key = condition.key.clone();
             let alert = Alert { condition, started, seen, fired: Some(fired), sent, silenced: false };
             self.alerts.entry(key).or_insert(alert);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_base::Target;
 use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
-use crate::activity::{Activity, BackendKey, BackendSignal, ServerCapacity};
+use crate::activity::{Activity, BackendKey, BackendSignal, LookedAt, ServerCapacity};
 use crate::certificate::CertificateExpiry;
 
 /// The way by which a change of the configuration came.
@@ -281,6 +281,15 @@ pub trait ConfigAccess: Send + Sync {
     /// Why nothing can be read, in words: no login is known, or the server's error.
     fn activity(&self, pool: &str) -> Result<Activity, String> {
         Err(format!("the server of {pool} can't be reached from here"))
+    }
+
+    /// Keeps one connection to each server that one of these pools leads to, with such a pool's own login, so that
+    /// [`activity`](ConfigAccess::activity), [`capacity`](ConfigAccess::capacity) and [`signal`](ConfigAccess::signal)
+    /// work when the server takes no more connections; closes those to other servers. To be called every few seconds
+    /// with all such pools. Blocks likewise, where a connection has to be opened. A pool whose connections several
+    /// nodes share has none.
+    fn keep_looks(&self, pools: &[LookedAt]) {
+        let _ = pools;
     }
 
     /// Asks one server of a pool for its limit of connections and for those that are open, with the pool's own login.

@@ -6,6 +6,7 @@
 
 mod activity;
 mod alerts;
+mod applications;
 mod certificate;
 mod change;
 mod client_names;
@@ -37,8 +38,9 @@ mod tables;
 mod token;
 mod traffic;
 
-pub use activity::{Activity, Backend, BackendKey, BackendSignal, RoleConnections, ServerCapacity};
+pub use activity::{Activity, Backend, BackendKey, BackendSignal, LookedAt, RoleConnections, ServerCapacity};
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
+pub use applications::{Applications, SeenApplication};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, LastReload, Persisted,

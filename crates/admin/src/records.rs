@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_base::{PoolMode, Span, Target};
 
+use crate::applications::Applications;
 use crate::change::LastReload;
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
@@ -164,6 +165,8 @@ pub struct PoolRecord {
     pub symptoms: Symptoms,
     /// The pool's health: of a merged report that [`crate::HealthWatch::observe`] has seen.
     pub health: PoolHealth,
+    /// Which applications the pool's clients have been. Not a part of a sum of pools.
+    pub applications: Arc<Applications>,
 }
 
 impl PoolRecord {
@@ -190,6 +193,7 @@ impl PoolRecord {
             mode,
             symptoms: Symptoms::default(),
             health: PoolHealth::default(),
+            applications: Arc::default(),
         }
     }
 
@@ -248,6 +252,9 @@ impl PoolRecord {
     /// Adds another worker's part of the pool; returns true, so that `dedup_by` drops it.
     fn merge(&mut self, other: &PoolRecord) -> bool {
         self.add(other);
+        if !other.applications.list().is_empty() {
+            Arc::make_mut(&mut self.applications).merge(&other.applications);
+        }
         true
     }
 }

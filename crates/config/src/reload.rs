@@ -177,6 +177,64 @@ mod tests {
         assert_eq!((new.listen.defer_accept, new.listen.keepalive), (wanted.defer_accept, wanted.keepalive));
     }
 
+    /// Texts of which each setting accepts one that is not its default.
+    const OTHERS: [&str; 20] = [
+        "77",
+        "true",
+        "false",
+        "epoll",
+        "off",
+        "0700",
+        "/run/weir",
+        "10.0.0.0/8",
+        "127.0.0.9",
+        "2031-01-01 00:00:00",
+        "x",
+        "SELECT 7",
+        "http://127.0.0.9:1",
+        "session",
+        "scram-sha-256",
+        "1",
+        "70000",
+        "64MiB",
+        "tlsv1.3",
+        "listen",
+    ];
+
+    /// Another value for a setting of the process; none for one that is not one for all, or holds secrets.
+    fn change(setting: &crate::table::Setting, config: &mut Config) -> Option<String> {
+        let before = setting.field_mut(config)?.show();
+        let words = if let crate::kind::Kind::Word(words) = setting.kind { words } else { &[] };
+        for text in OTHERS.iter().chain(words) {
+            let mut tried = config.clone();
+            let slot = setting.field_mut(&mut tried)?;
+            if setting.write(slot, &crate::table::Raw::One((*text).into())).is_ok() {
+                let after = setting.field_mut(&mut tried)?.show();
+                if after != before {
+                    *config = tried;
+                    return Some(after);
+                }
+            }
+        }
+        panic!("{}: no other value", setting.key())
+    }
+
+    #[test]
+    fn exactly_the_settings_that_the_table_says_keep_their_value_until_a_restart() {
+        for setting in settings::all() {
+            let (old, mut new) = (Config::default(), Config::default());
+            let Some(wanted) = change(setting, &mut new) else { continue };
+            let before = setting.field_mut(&mut old.clone()).expect("a field").show();
+            keep_restart_settings(&old, &mut new);
+            let now = setting.field_mut(&mut new).expect("a field").show();
+            let expected = if setting.effect == Effect::Restart { before } else { wanted };
+            assert_eq!(now, expected, "{}", setting.key());
+            // What programs and the panel say of it.
+            let said = crate::describe(setting.shown_name()).map(|text| text.effect == "restart");
+            assert!(said.is_none_or(|restart| restart == (setting.effect == Effect::Restart)), "{}", setting.key());
+        }
+    }
+
     #[test]
     fn a_setting_that_needs_a_restart_keeps_its_value() {
         let old = Config::default();

@@ -12,7 +12,7 @@ use weir_pgwire::{TxStatus, backend, put_front, tag};
 use crate::deadline::DeadlineSocket;
 use crate::error::{Error, ServerErrorFields};
 use crate::frame::{Frame, text};
-use crate::params::{Address, ConnectParams};
+use crate::params::{Address, Bounds, ConnectParams};
 use crate::stream::{Stream, Transport};
 
 /// What one statement answered.
@@ -113,6 +113,11 @@ impl Connection {
         handshake: impl FnOnce(DeadlineSocket) -> io::Result<Box<dyn Transport>>,
     ) -> Result<Self, Error> {
         Ok(Connection { stream: self.stream.encrypt(handshake)?, ..self })
+    }
+
+    /// Other bounds from here on, for a connection that is used again.
+    pub fn renew(&mut self, bounds: Bounds) {
+        self.stream.renew(bounds);
     }
 
     /// Runs statements and returns what the last of them answered.

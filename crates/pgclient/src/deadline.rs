@@ -1,25 +1,40 @@
-//! A TCP socket with a deadline: what TLS reads from and writes to.
+//! A TCP socket with a deadline: what TLS reads from and writes to. The deadline can be moved while TLS has the socket.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A socket whose reads and writes all end by the deadline, however few bytes each of them moves.
 #[derive(Debug)]
 pub struct DeadlineSocket {
     socket: TcpStream,
-    until: Option<Instant>,
+    until: Deadline,
+}
+
+/// A deadline; none at first. All clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deadline(Arc<Mutex<Option<Instant>>>);
+
+impl Deadline {
+    pub(super) fn set(&self, until: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl DeadlineSocket {
-    pub(super) fn new(socket: TcpStream, until: Option<Instant>) -> DeadlineSocket {
+    pub(super) fn new(socket: TcpStream, until: Deadline) -> DeadlineSocket {
         DeadlineSocket { socket, until }
     }
 }
 
 impl Read for DeadlineSocket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
+        if let Some(until) = self.until.get() {
             self.socket.set_read_timeout(Some(left(until)?))?;
         }
         self.socket.read(into)
@@ -28,7 +43,7 @@ impl Read for DeadlineSocket {
 
 impl Write for DeadlineSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
+        if let Some(until) = self.until.get() {
             self.socket.set_write_timeout(Some(left(until)?))?;
         }
         self.socket.write(bytes)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_pgwire::Head;
 
-use crate::deadline::{DeadlineSocket, left};
+use crate::deadline::{Deadline, DeadlineSocket, left};
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::params::{Address, Bounds};
@@ -51,6 +51,8 @@ pub(super) struct Stream {
     socket_timeout: Option<Duration>,
     /// The deadline, and the bytes that may still come.
     bounds: Option<Bounds>,
+    /// The same deadline, for what encrypts.
+    deadline: Deadline,
 }
 
 impl Stream {
@@ -59,7 +61,10 @@ impl Stream {
             Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout, bounds)?),
             Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
-        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, timeout, socket_timeout: None, bounds };
+        let deadline = Deadline::default();
+        deadline.set(bounds.map(|bounds| bounds.until));
+        let mut stream =
+            Stream { socket, incoming: Vec::new(), at: 0, timeout, socket_timeout: None, bounds, deadline };
         match &stream.socket {
             Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_write_timeout(Some(timeout))?,
             Socket::Unix(socket) => socket.set_write_timeout(Some(timeout))?,
@@ -78,6 +83,12 @@ impl Stream {
         }
     }
 
+    /// Other bounds from here on.
+    pub(super) fn renew(&mut self, bounds: Bounds) {
+        self.bounds = Some(bounds);
+        self.deadline.set(Some(bounds.until));
+    }
+
     /// The stream with its socket behind TLS, which `handshake` makes. A Unix socket stays as it is.
     pub(super) fn encrypt(
         self,
@@ -85,7 +96,7 @@ impl Stream {
     ) -> Result<Self, Error> {
         let Socket::Tcp(socket) = self.socket else { return Ok(self) };
         let below = socket.try_clone()?;
-        let below_tls = DeadlineSocket::new(socket, self.bounds.map(|bounds| bounds.until));
+        let below_tls = DeadlineSocket::new(socket, self.deadline.clone());
         let socket = Socket::Encrypted(Encrypted(handshake(below_tls)?), below);
         Ok(Stream { socket, ..self })
     }

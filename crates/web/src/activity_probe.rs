@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Activity, BackendKey, BackendSignal, ConfigAccess};
+use weir_admin::{Activity, BackendKey, BackendSignal, ConfigAccess, LookedAt};
 
 use crate::error::ApiError;
 use crate::lock::lock;
@@ -57,6 +57,14 @@ impl ActivityProbe {
         let look = Arc::new(self.run(move || config.activity(&name)).await);
         *last = Some((Instant::now(), look.clone()));
         look
+    }
+
+    /// Keeps a connection to each server of these pools for looks, and none to others. Blocks a thread for as long as one
+    /// is opened.
+    pub(crate) async fn keep(&self, pools: Vec<LookedAt>) {
+        let config = self.config.clone();
+        // Fails only if the process ends.
+        let _ = spawn_blocking(move || config.keep_looks(&pools)).await;
     }
 
     /// Sends a signal to a backend of the pool's server.

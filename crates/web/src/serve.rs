@@ -119,12 +119,13 @@ impl WebServer {
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
+        let (workers, watch) =
+            (Workers::new(options.control), watch(options.history.as_deref(), env!("CARGO_PKG_VERSION"))?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
         let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
         let audit = Audit::new(workers.clone(), options.history.as_deref());
-        let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, &audit, &watch));
+        let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
         let sso = SingleSignOn::new(options.send.clone());
         let activity_probe = ActivityProbe::new(options.config.clone());
         let router = api::router(
@@ -168,9 +169,15 @@ impl WebServer {
 }
 
 /// The lists that are kept in the folder of the history.
-fn kept_lists(versions: &Versions, audit: &Audit, watch: &Watch) -> Vec<Retry> {
-    let (versions, audit, incidents) = (versions.clone(), audit.clone(), watch.incidents().clone());
-    vec![Box::new(move || versions.retry()), Box::new(move || audit.retry()), Box::new(move || incidents.retry())]
+fn kept_lists(versions: &Versions, (audit, alerts): (&Audit, &Alerts), watch: &Watch) -> Vec<Retry> {
+    let (versions, audit, alerts) = (versions.clone(), audit.clone(), alerts.clone());
+    let incidents = watch.incidents().clone();
+    vec![
+        Box::new(move || versions.retry()),
+        Box::new(move || audit.retry()),
+        Box::new(move || alerts.retry()),
+        Box::new(move || incidents.retry()),
+    ]
 }
 
 impl Drop for WebServer {
@@ -183,8 +190,8 @@ impl Drop for WebServer {
     }
 }
 
-fn watch(history: Option<&Path>) -> Result<Watch, WebError> {
-    Watch::new(history).map_err(|error| {
+fn watch(history: Option<&Path>, version: &str) -> Result<Watch, WebError> {
+    Watch::new(history, version).map_err(|error| {
         let folder = history.unwrap_or(Path::new("")).display();
         WebError(format!("can't keep a history in {folder}: {error}; change [web] history, or make it writable"))
     })

@@ -1,32 +1,27 @@
-//! What the backends of a pool's server do, and signals for them, over a short connection with the pool's own login.
+//! What the backends of a pool's server do, and signals for them.
 //!
-//! Owns the queries. Each connection runs one of them, with limits on time, rows and bytes; texts of queries leave this
-//! file as fingerprints only.
-
-use std::time::Duration;
+//! Owns the queries. Each has limits on time, rows and bytes; texts of queries leave this file as fingerprints only.
 
 use weir_admin::{Activity, Backend, BackendKey, BackendSignal};
 use weir_config::{Config, PoolConfig};
-use weir_pgclient::{Answer, Connection, Error};
+use weir_pgclient::{Answer, Connection};
 use weir_pgwire::sql;
 
 use crate::cluster::Permit;
-use crate::pool_test::{Login, connect, login};
+use crate::look::Look;
+use crate::looks::Looks;
 
-/// How long connecting, logging in and the query may take together.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// The server ends the query itself after this time, in milliseconds.
-const STATEMENT_TIMEOUT: &str = "3000";
 /// The most backends that are read.
 const ROWS: usize = 500;
 /// The longest fingerprint, in bytes.
 const FINGERPRINT: usize = 300;
-/// The name by which the connection is recognised at the server.
+/// The name by which a connection for it is recognised at the server.
 const APPLICATION: &str = "weir incident view";
 
 /// Who waits for whom, from the lock table, which every user may read; then what each of them does, of which a user
-/// sees the own role's, unless it is a member of `pg_read_all_stats`.
-fn activity_query() -> String {
+/// sees the own role's, unless it is a member of `pg_read_all_stats`. Besides these, the backends of `database`.
+fn activity_query(database: &str) -> String {
+    let database = literal(database);
     format!(
         "with blocked as (select pid, pg_catalog.pg_blocking_pids(pid) as holders from \
          (select distinct pid from pg_catalog.pg_locks where not granted and pid is not null limit {ROWS}) as waits), \
@@ -41,17 +36,22 @@ fn activity_query() -> String {
          a.backend_start is null and a.usename is not null as hidden, pg_catalog.left(a.query, 4096) as query \
          from pg_catalog.pg_stat_activity as a left join blocked as b on b.pid = a.pid \
          where a.pid <> pg_catalog.pg_backend_pid() and (a.pid in (select pid from involved) \
-         or a.datname = pg_catalog.current_database() and coalesce(a.state, '') <> 'idle') \
+         or a.datname = {database} and coalesce(a.state, '') <> 'idle') \
          order by a.pid in (select pid from involved) desc, a.xact_start nulls last limit {}",
         ROWS + 1
     )
 }
 
 /// Reads what the backends of a pool's server do.
-pub(crate) fn read(config: &Config, pool: &PoolConfig, permit: Option<Permit>) -> Result<Activity, String> {
-    let mut look = open(config, pool, APPLICATION, permit)?;
-    let answer = look.query(&activity_query()).map_err(|error| error.to_string())?;
-    let user = look.end();
+pub(crate) fn read(
+    looks: &Looks,
+    config: &Config,
+    pool: &PoolConfig,
+    permit: impl FnOnce() -> Result<Option<Permit>, String>,
+) -> Result<Activity, String> {
+    let text = activity_query(&pool.database);
+    let read = |look: &mut Look| look.query(&text).map(|answer| (answer, look.user.clone()));
+    let (answer, user) = looks.ask(config, pool, (APPLICATION, permit), read)?;
     let mut backends: Vec<Backend> = (0..answer.rows.len()).filter_map(|row| backend(&answer, row)).collect();
     let cut = backends.len() > ROWS;
     backends.truncate(ROWS);
@@ -61,9 +61,9 @@ pub(crate) fn read(config: &Config, pool: &PoolConfig, permit: Option<Permit>) -
 
 /// Sends a signal to a backend that still does what the key says.
 pub(crate) fn signal(
-    config: &Config,
-    pool: &PoolConfig,
-    permit: Option<Permit>,
+    looks: &Looks,
+    (config, pool): (&Config, &PoolConfig),
+    permit: impl FnOnce() -> Result<Option<Permit>, String>,
     backend: BackendKey,
     signal: BackendSignal,
 ) -> Result<bool, String> {
@@ -89,11 +89,16 @@ pub(crate) fn signal(
         "with found as materialized (select pid from pg_catalog.pg_stat_activity where pid = {process_id} and {began} \
          and {transacts} and {runs}) select pg_catalog.{function}(pid) from found"
     );
-    let mut look = open(config, pool, APPLICATION, permit)?;
-    let text = text.replace(" as materialized", materialized(&look.connection));
-    let sent = look.connection.value(&text);
-    look.end();
-    sent.map(|value| value.as_deref() == Some("t")).map_err(|error| error.to_string())
+    let send = |look: &mut Look| {
+        let text = text.replace(" as materialized", materialized(&look.connection));
+        look.connection.value(&text)
+    };
+    looks.ask(config, pool, (APPLICATION, permit), send).map(|value| value.as_deref() == Some("t"))
+}
+
+/// A text as a constant of SQL, whatever `standard_conforming_strings` is.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// PostgreSQL 12 and later merge a WITH into its query unless it is MATERIALIZED; earlier ones never do.
@@ -102,49 +107,6 @@ fn materialized(connection: &Connection) -> &'static str {
         version.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok())
     });
     if version.is_some_and(|major| major < 12) { " as" } else { " as materialized" }
-}
-
-/// A short read-only connection with the pool's own login.
-pub(crate) struct Look {
-    connection: Connection,
-    user: String,
-    permit: Option<Permit>,
-}
-
-impl Look {
-    pub(crate) fn query(&mut self, text: &str) -> Result<Answer, Error> {
-        self.connection.query(text)
-    }
-
-    /// Ends the connection; returns its user.
-    pub(crate) fn end(self) -> String {
-        // A permit is for another connection when the server counts this one no more.
-        if self.connection.end().is_ok() {
-            self.permit.into_iter().for_each(Permit::ended);
-        }
-        self.user
-    }
-}
-
-/// Opens such a connection. `permit`: it is one of this node's share, which ends with the node's lease.
-pub(crate) fn open(
-    config: &Config,
-    pool: &PoolConfig,
-    application: &str,
-    permit: Option<Permit>,
-) -> Result<Look, String> {
-    let Login::As { user, password } = login(config, pool) else {
-        return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
-    };
-    let options = [
-        ("application_name", application),
-        ("client_encoding", "UTF8"),
-        ("statement_timeout", STATEMENT_TIMEOUT),
-        ("default_transaction_read_only", "on"),
-    ];
-    let timeout = permit.as_ref().map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
-    let opened = connect(timeout, config, pool, (&user, password.as_deref()), &options);
-    opened.map(|connection| Look { connection, user, permit }).map_err(|error| error.text)
 }
 
 /// A backend; none if the row is incomplete.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_admin::{
     Activity, Adopted, Author, BackendKey, BackendSignal, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest,
-    ConfigAccess, Persisted, PoolTestResult, ServerCapacity, UserTestError, UserTestResult,
+    ConfigAccess, LookedAt, Persisted, PoolTestResult, ServerCapacity, UserTestError, UserTestResult,
 };
 use weir_base::Target;
 use weir_config::{
@@ -32,6 +32,7 @@ use weir_runtime::{Fit, Reread};
 use weir_web::Versions;
 
 use crate::cluster::{Permit, Permits};
+use crate::looks::Looks;
 use crate::replace::{ReplaceError, replace};
 use crate::shared_config::Shared;
 use crate::{activity, capacity, load, pool_test, readable_secrets, user_test};
@@ -84,6 +85,7 @@ impl ConfigStore {
                 accounts,
                 versions: OnceLock::new(),
                 permits: Permits::default(),
+                looks: Looks::default(),
             },
             config,
         ))
@@ -368,18 +370,25 @@ impl ConfigAccess for ConfigStore {
 
     fn activity(&self, pool: &str) -> Result<Activity, String> {
         let config = self.current().config.clone();
-        activity::read(&config, &served(&config, pool)?, self.permit(pool)?)
+        activity::read(&self.looks, &config, &served(&config, pool)?, || self.permit(pool))
     }
 
     fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
         let config = self.current().config.clone();
         let at = PoolConfig { targets: vec![server.clone()], ..served(&config, pool)? };
-        capacity::read(&config, &at, self.permit(pool)?)
+        capacity::read(&self.looks, &config, &at, || self.permit(pool))
     }
 
     fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
         let config = self.current().config.clone();
-        activity::signal(&config, &served(&config, pool)?, self.permit(pool)?, backend, signal)
+        activity::signal(&self.looks, (&config, &served(&config, pool)?), || self.permit(pool), backend, signal)
+    }
+
+    fn keep_looks(&self, pools: &[LookedAt]) {
+        let config = self.in_force();
+        // A connection beside a shared pool's servers would be one of the node's share for all time.
+        let own = pools.iter().filter(|of| config.shared_budget(&of.pool).is_none());
+        self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of.well))));
     }
 }
 

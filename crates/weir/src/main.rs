@@ -19,6 +19,8 @@ mod events;
 mod exposure_tests;
 mod failure;
 mod load;
+mod look;
+mod looks;
 mod man;
 mod milliseconds;
 mod outgoing;

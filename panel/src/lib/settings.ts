@@ -26,7 +26,10 @@ const TITLES: Record<string, string> = {
 /** Permissions are shown as a number, and their default in octal, as PgBouncer does. */
 const same = (value: string, usual: string) => value === usual || (/^0[0-7]+$/.test(usual) && Number.parseInt(usual, 8) === Number(value));
 export const differs = (setting: Setting) => setting.default !== null && !same(setting.value, setting.default);
-export const needsRestart = (setting: Setting) => setting.effect === 'restart' || !setting.changeable;
+/** By the table of settings. One that has no effect here waits for nothing. */
+export const needsRestart = (setting: Setting) => setting.effect === 'restart' && setting.section !== 'pgbouncer';
+/** The API does not change it, and a reload of the file does. */
+export const onlyInFile = (setting: Setting) => setting.effect !== 'restart' && !setting.changeable && setting.section !== 'pgbouncer';
 
 export function groups(settings: Setting[]): Group[] {
   const all = new Map<string, Group>();

@@ -432,6 +432,7 @@ export interface DatabaseServer {
     reserved: number;
     connections: number;
     others: number;
+    looks: number;
     free: number;
     asked_at: number;
     asked_by: string;

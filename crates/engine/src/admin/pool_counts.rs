@@ -1,6 +1,8 @@
 //! What is counted of a pool, or of the console, for SHOW, the log and the control plane.
 
-use weir_admin::{ClientNames, DatabaseStats, PoolCounters, Refusals, Stats};
+use std::sync::Arc;
+
+use weir_admin::{Applications, ClientNames, DatabaseStats, PoolCounters, Refusals, Stats};
 use weir_base::{Span, Time};
 use weir_pgwire::Dirty;
 
@@ -12,6 +14,8 @@ pub(crate) struct PoolCounts {
     pub(crate) refusals: Refusals,
     /// Who the refused clients were, but for those that the pool's health does not count.
     pub(crate) refused_by: ClientNames,
+    /// Which applications the clients have been.
+    pub(crate) applications: Arc<Applications>,
     /// The kinds of lost session state that the log has mentioned.
     pub(crate) lost_logged: Dirty,
     /// The kinds of state found late that the log has mentioned.
@@ -30,11 +34,19 @@ impl PoolCounts {
             counters: PoolCounters::default(),
             refusals: Refusals::default(),
             refused_by: ClientNames::default(),
+            applications: Arc::default(),
             lost_logged: Dirty::NONE,
             late_logged: Dirty::NONE,
             wait_logged: None,
             previous: (Stats::default(), now),
             latest: (Stats::default(), now),
+        }
+    }
+
+    /// A client of this application has logged in; `at`: microseconds since 1970.
+    pub(crate) fn note_application(&mut self, name: &str, at: u64) {
+        if self.applications.is_new(name) {
+            Arc::make_mut(&mut self.applications).add(name, at);
         }
     }
 

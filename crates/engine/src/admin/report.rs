@@ -63,6 +63,7 @@ impl Tables<'_> {
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
+        record.applications = slot.counts.applications.clone();
         record.symptoms = symptoms(self.common, self.conns, self.throttle, slot);
         record.symptoms.waiting = self.waiting(slot);
         self.count_unanswered(slot, now, &mut record.symptoms);

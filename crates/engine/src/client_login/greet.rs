@@ -40,6 +40,7 @@ pub(crate) fn ready<I: Io>(
 ) {
     let request = &phase.request;
     let key = table::issue_cancel_key(core, &mut client, request.minor);
+    let wall = core.common.wall(now);
     let cx = cx!(core, now, io);
     let slot = core.pools.get_mut(client.pool);
     let start = match welcome::send(cx, (&client, &key), request, welcome, &mut slot.last_welcome) {
@@ -48,6 +49,7 @@ pub(crate) fn ready<I: Io>(
     };
     slot.counts.counters.logins += 1;
     slot.counts.stats.client_login_count += 1;
+    slot.counts.note_application(request.param("application_name").unwrap_or_default(), wall);
     let mut session = Client::logged_in(client.id, slot.config.mode, start.params, start.asked);
     session.share_channels(slot.rules.shares_listen);
     client.acts(now);

@@ -136,6 +136,9 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
     match frozen::thaw(&moved.session, &core.sessions.params, &mut core.sessions.interner, accepted) {
         Ok(mut session) => {
             session.share_channels(core.pools.get(ix).rules.shares_listen);
+            let name = core.sessions.application(&session);
+            // It came to the other process.
+            core.pools.get_mut(ix).counts.note_application(name, 0);
             client.enter(ClientPhase::Ready(session));
             client_counts::count_imported(core, &mut client, io);
             clients::client_came(core, &mut client);

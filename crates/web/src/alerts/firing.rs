@@ -62,7 +62,7 @@ impl From<Record> for FiredAlert {
     fn from(of: Record) -> FiredAlert {
         let Record { rule, pool, critical, summary, advice, clients, started, fired, sent } = of;
         let condition = Condition { key: AlertKey { rule, pool }, critical, summary, advice, clients, since: started };
-        FiredAlert { condition, started, fired, sent }
+        FiredAlert { condition, started, fired, sent, seen: fired }
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let key = AlertKey { rule: "stalled".to_owned(), pool: Some("app".to_owned()) };
         let (summary, advice) = ("s".to_owned(), "a".to_owned());
         let condition = Condition { key, critical: true, summary, advice, clients: 3, since: 5 };
-        let fired = FiredAlert { condition, started: 5, fired: 7, sent: Some(8) };
+        let fired = FiredAlert { condition, started: 5, fired: 7, sent: Some(8), seen: 7 };
         let first = Firing::open(Some(&folder));
         assert!(first.last().is_empty());
         for list in [vec![fired.clone(), fired.clone()], vec![fired.clone()]] {

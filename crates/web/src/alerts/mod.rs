@@ -6,6 +6,7 @@
 
 mod conditions;
 mod firing;
+mod past;
 mod shapes;
 mod silences;
 mod target;
@@ -26,6 +27,8 @@ use crate::lock::lock;
 use crate::outgoing::SendHttp;
 pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
 use firing::Firing;
+use past::AlertLog;
+pub(crate) use past::PastAlert;
 pub(crate) use shapes::TargetKind;
 use silences::Silences;
 pub(crate) use silences::{NewSilence, Silence};
@@ -42,6 +45,7 @@ pub(crate) struct Alerts(Arc<Inner>);
 struct Inner {
     states: Mutex<AlertStates>,
     firing: Firing,
+    past: AlertLog,
     workers: Workers,
     silences: Silences,
     targets: Vec<Target>,
@@ -55,7 +59,8 @@ impl Alerts {
         let (firing, mut states) = (Firing::open(folder), AlertStates::default());
         states.restore(clock::now().as_micros() as u64, firing.last());
         let (states, workers) = (Mutex::new(states), workers.clone());
-        Alerts(Arc::new(Inner { states, firing, workers, silences: Silences::open(folder), targets }))
+        let (past, silences) = (AlertLog::open(folder), Silences::open(folder));
+        Alerts(Arc::new(Inner { states, firing, past, workers, silences, targets }))
     }
 
     /// The conditions of this moment hold; makes the messages that are due.
@@ -71,6 +76,10 @@ impl Alerts {
             (due, states.fired())
         };
         self.keep(&fired);
+        if self.0.past.take(&fired, now.as_secs_f64()) {
+            let alerts = self.clone();
+            tokio::task::spawn_blocking(move || alerts.0.past.write_out());
+        }
         self.0.targets.iter().for_each(|target| target.follow(alerts));
         if !due.is_empty() {
             self.0.targets.iter().for_each(|target| target.queue(&due, &alerts.source));
@@ -111,6 +120,16 @@ impl Alerts {
     /// All alerts, those without messages too.
     pub(crate) fn list(&self) -> Vec<ListedAlert> {
         lock(&self.0.states).list()
+    }
+
+    /// What fired, and fires: the newest first, at most so many, of this pool or of all.
+    pub(crate) fn past(&self, pool: Option<&str>, most: usize) -> Vec<PastAlert> {
+        self.0.past.newest(pool, most)
+    }
+
+    /// The error of the disk, if what fired could not be written, after another try.
+    pub(crate) fn retry(&self) -> Option<String> {
+        self.0.past.retry()
     }
 
     /// How many alerts fire and are not silenced.

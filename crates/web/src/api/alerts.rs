@@ -1,17 +1,20 @@
-//! Alerts: what fires, the targets and how they do, silences, and a test message.
+//! Alerts: what fires and fired, the targets and how they do, silences, and a test message.
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Extension, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{AlertState, Author, ListedAlert};
 
+use super::page::page_limit;
 use super::params::{Number, within};
-use crate::alerts::{Alerts, NewSilence, Silence, TargetReport, TestResult};
+use crate::alerts::{Alerts, NewSilence, PastAlert, Silence, TargetReport, TestResult};
 use crate::ask::Workers;
+use crate::clock;
 use crate::error::ApiError;
 use crate::figures::seconds_of;
+use crate::watch::Watch;
 use crate::whole::whole;
 
 /// The longest silence, in minutes: thirty days.
@@ -37,6 +40,8 @@ struct Alert {
     clients: u64,
     since: f64,
     sent: Option<f64>,
+    /// The incident that it belongs to.
+    incident: Option<u64>,
 }
 
 /// The settings of the rules.
@@ -68,16 +73,26 @@ impl From<ListedAlert> for Alert {
             clients: condition.clients,
             since: seconds_of(of.started),
             sent: of.sent.map(seconds_of),
+            incident: None,
         }
     }
 }
 
 /// `GET /api/v1/alerts`.
-pub(crate) async fn list(State(alerts): State<Alerts>, State(workers): State<Workers>) -> Result<Json<Page>, ApiError> {
+pub(crate) async fn list(
+    State(alerts): State<Alerts>,
+    State(workers): State<Workers>,
+    State(watch): State<Watch>,
+) -> Result<Json<Page>, ApiError> {
     let (_, config) = workers.report().await?;
     let rules = &config.alerts;
+    let (of_alert, now) = (watch.incidents().of_alert(), clock::now().as_secs_f64());
+    let alert = |of: ListedAlert| {
+        let of = Alert::from(of);
+        Alert { incident: of_alert(&of.rule, of.pool.as_deref(), of.since, now), ..of }
+    };
     Ok(Json(Page {
-        alerts: alerts.list().into_iter().map(Alert::from).collect(),
+        alerts: alerts.list().into_iter().map(alert).collect(),
         targets: alerts.targets(),
         silences: alerts.silences(),
         rules: Rules {
@@ -90,6 +105,46 @@ pub(crate) async fn list(State(alerts): State<Alerts>, State(workers): State<Wor
             clients_percent: rules.clients_percent,
         },
     }))
+}
+
+/// How many past alerts are listed, unless fewer are wanted.
+const LISTED: usize = 200;
+
+#[derive(Serialize)]
+pub(crate) struct PastAlerts {
+    alerts: Vec<PastOfIncident>,
+}
+
+#[derive(Serialize)]
+struct PastOfIncident {
+    #[serde(flatten)]
+    alert: PastAlert,
+    /// The incident that it belongs to.
+    incident: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PastQuery {
+    pool: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/alerts/past`.
+pub(crate) async fn past(
+    State(alerts): State<Alerts>,
+    State(watch): State<Watch>,
+    wanted: Result<Query<PastQuery>, QueryRejection>,
+) -> Result<Json<PastAlerts>, ApiError> {
+    let Query(PastQuery { pool, limit }) = wanted?;
+    let most = page_limit(limit.or(Some(LISTED)))?;
+    let (of_alert, now) = (watch.incidents().of_alert(), clock::now().as_secs_f64());
+    let past = |alert: PastAlert| {
+        let until = if alert.lasts { now } else { alert.until.unwrap_or(alert.fired) };
+        let incident = of_alert(&alert.rule, alert.pool.as_deref(), alert.since, until);
+        PastOfIncident { alert, incident }
+    };
+    Ok(Json(PastAlerts { alerts: alerts.past(pool.as_deref(), most).into_iter().map(past).collect() }))
 }
 
 /// `POST /api/v1/alerts/test`.

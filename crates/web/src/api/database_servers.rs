@@ -70,8 +70,10 @@ struct Capacity {
     max_connections: u32,
     reserved: u32,
     connections: u32,
-    /// Connections that are not of this Weir's pools.
+    /// Connections that are not of this Weir.
     others: u64,
+    /// Connections that this Weir keeps to look at the server.
+    looks: u32,
     /// Connections that ordinary users may still open.
     free: u32,
     /// Seconds since 1970.
@@ -217,7 +219,8 @@ impl Capacity {
             max_connections: server.max_connections,
             reserved: server.reserved,
             connections: server.connections,
-            others: u64::from(server.connections).saturating_sub(open),
+            others: u64::from(server.connections).saturating_sub(open + u64::from(server.looks)),
+            looks: server.looks,
             free: for_all.saturating_sub(server.connections),
             asked_at,
             asked_by: server.user.clone(),
@@ -268,6 +271,9 @@ mod tests {
         // A pool of several servers counts at each of them.
         assert_eq!(capacity(100, 10, 15).others, 0);
         assert_eq!(capacity(100, 99, 15).free, 0);
+        let kept = ServerCapacity { max_connections: 100, connections: 40, looks: 1, ..ServerCapacity::default() };
+        let kept = Capacity::of(&kept, 15, 0.0);
+        assert_eq!((kept.others, kept.looks, kept.free), (24, 1, 60), "one that is kept for looks is ours");
     }
 
     #[test]

@@ -168,6 +168,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/incidents", VIEWER, ADMIN, get(incidents::list)),
         ("/api/v1/incidents/past", VIEWER, ADMIN, get(incidents::past)),
         ("/api/v1/alerts", VIEWER, ADMIN, get(alerts::list)),
+        ("/api/v1/alerts/past", VIEWER, ADMIN, get(alerts::past)),
         ("/api/v1/alerts/test", VIEWER, OPERATOR, post(alerts::test)),
         ("/api/v1/silences", VIEWER, OPERATOR, post(alerts::silence)),
         ("/api/v1/silences/{id}", VIEWER, OPERATOR, delete(alerts::end_silence)),

@@ -12,6 +12,7 @@ use weir_admin::{Finding, Health, Report};
 use weir_base::plural;
 use weir_config::Config;
 
+use super::kept_looks::KeptLooks;
 use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::clock;
@@ -35,6 +36,7 @@ const KEPT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct Findings {
     activity_probe: ActivityProbe,
+    kept: KeptLooks,
     state: Arc<Mutex<State>>,
 }
 
@@ -57,7 +59,7 @@ struct Looked {
 
 impl Findings {
     pub(crate) fn new(activity_probe: ActivityProbe) -> Findings {
-        Findings { activity_probe, state: Arc::default() }
+        Findings { kept: KeptLooks::new(activity_probe.clone()), activity_probe, state: Arc::default() }
     }
 
     /// The fault that queries last of which it is not known why; `now` in seconds since 1970.
@@ -67,6 +69,7 @@ impl Findings {
 
     /// Begins a round of looks if one is due; does not wait for it.
     pub(super) fn follow(&self, workers: &Workers, report: &Report, config: &Config) {
+        self.kept.follow(report);
         let slow = slow(report);
         let due = {
             let mut state = lock(&self.state);
@@ -110,8 +113,8 @@ fn unseen_fault(unseen: &[Unseen], now: f64) -> Option<Fault> {
             span(*seconds)
         ),
         advice:
-            "A look takes a connection of its own. If the server has none left, close some there, lower the pools' \
-                 sizes, or raise its max_connections."
+            "Weir had no connection to it, and could not open one. If the server has none left, close some there, lower \
+                 the pools' sizes, or raise its max_connections."
                 .to_owned(),
         since: now - seconds,
     })

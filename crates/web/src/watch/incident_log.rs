@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_admin::ClientNames;
 
+use super::changes::Changed;
 use super::frame::Frame;
 use crate::clock;
 use crate::faults::Fault;
@@ -53,6 +54,9 @@ pub(crate) struct PastIncident {
     /// The most affected clients at a moment, and of which users and applications they were then.
     pub(crate) clients: u64,
     pub(crate) affected: Vec<Affected>,
+    /// What changed in the hour before, but for the configuration. None in records of earlier versions.
+    #[serde(default)]
+    pub(crate) changed: Vec<Changed>,
 }
 
 /// What makes pools one incident: the state, and the server's error or, without one, the pool.
@@ -64,6 +68,8 @@ struct Lasting {
     pools: BTreeSet<String>,
     /// When it was last seen, in seconds since 1970.
     seen: f64,
+    /// Whether it is known what changed before.
+    explained: bool,
 }
 
 /// All incidents; cheap to clone.
@@ -132,6 +138,31 @@ impl IncidentLog {
         to_write
     }
 
+    /// Notes what changed before those that have begun: `before` says it of pools, by name, and a moment. For a thread that
+    /// may block: the list is written out.
+    pub(super) fn explain(&self, before: impl Fn(&[String], f64) -> Vec<Changed>) {
+        let begun: Vec<PastIncident> = {
+            let mut lasting = lock(&self.0.lasting);
+            let new = |known: &mut Lasting| {
+                let is_new = !std::mem::replace(&mut known.explained, true);
+                is_new.then(|| known.incident.clone())
+            };
+            lasting.values_mut().filter_map(new).collect()
+        };
+        let changed = |of: &PastIncident| (of.id, before(&of.pools, of.since));
+        let changed: BTreeMap<u64, _> = begun.iter().map(changed).filter(|(_, changed)| !changed.is_empty()).collect();
+        if changed.is_empty() {
+            return;
+        }
+        for known in lock(&self.0.lasting).values_mut() {
+            if let Some(changed) = changed.get(&known.incident.id) {
+                known.incident.changed.clone_from(changed);
+                self.0.over.push(known.incident.clone());
+            }
+        }
+        self.0.over.write_out();
+    }
+
     /// The newest first, at most so many: of this pool, or of all.
     pub(crate) fn newest(&self, pool: Option<&str>, most: usize) -> Vec<PastIncident> {
         let now = clock::now().as_secs_f64();
@@ -144,6 +175,26 @@ impl IncidentLog {
         found.sort_by_key(|incident| std::cmp::Reverse(incident.id));
         found.truncate(most);
         found
+    }
+
+    /// The incident that an alert belongs to, of those that lasted meanwhile: one of the same kind, or else of the same
+    /// pool. `until`: in seconds since 1970, like `since`.
+    pub(crate) fn of_alert(&self) -> impl Fn(&str, Option<&str>, f64, f64) -> Option<u64> {
+        let all = self.newest(None, usize::MAX);
+        move |rule, pool, since, until| {
+            let meanwhile = |of: &&PastIncident| {
+                let end = if of.lasts { f64::INFINITY } else { of.until.unwrap_or(of.since) };
+                of.since <= until && end >= since
+            };
+            let of_pool = |of: &&PastIncident| {
+                // Of many pools not all are named.
+                pool.is_some_and(|pool| of.pools.iter().any(|name| name == pool)) || of.pools_total > of.pools.len()
+            };
+            let same = |of: &&PastIncident| of.what == rule && (pool.is_none() || of_pool(of));
+            let mut found = all.iter().filter(meanwhile);
+            let kind = found.clone().find(same);
+            kind.or_else(|| found.find(|of| pool.is_some() && of_pool(of))).map(|of| of.id)
+        }
     }
 
     /// The error of the disk, if the last incidents could not be written, after another try.
@@ -167,8 +218,9 @@ impl Lasting {
             lasts: false,
             clients: 0,
             affected: Vec::new(),
+            changed: Vec::new(),
         };
-        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now };
+        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now, explained: false };
         begun.add(broken, now);
         begun
     }
@@ -266,6 +318,42 @@ mod tests {
         let ends: Vec<_> = found.iter().map(|of| (of.pools[0].as_str(), of.until, of.lasts)).collect();
         assert_eq!(ends, [("b", None, false), ("a", Some(100.0), false)]);
         std::fs::remove_dir_all(&folder).expect("it is removed");
+    }
+
+    #[test]
+    fn an_alert_leads_to_the_incident_of_its_kind_or_else_of_its_pool() {
+        let log = IncidentLog::open(None);
+        log.take(down(&["a", "b"], 3), 100.0);
+        log.take(BTreeMap::new(), 140.0);
+        log.take(down(&["a"], 3), 200.0);
+        log.take(BTreeMap::new(), 240.0);
+        let ids: Vec<u64> = log.newest(None, 10).iter().map(|of| of.id).collect();
+        let of_alert = log.of_alert();
+        assert_eq!(of_alert("cannot connect", Some("a"), 200.0, 210.0), Some(ids[0]));
+        assert_eq!(of_alert("cannot connect", Some("b"), 99.0, 120.0), Some(ids[1]));
+        assert_eq!(of_alert("clients_waiting", Some("b"), 90.0, 120.0), Some(ids[1]), "it is the pool's");
+        assert_eq!(of_alert("cannot connect", Some("c"), 90.0, 120.0), None);
+        assert_eq!(of_alert("max_clients", None, 90.0, 120.0), None);
+        assert_eq!(of_alert("cannot connect", Some("b"), 300.0, 320.0), None, "it was over");
+    }
+
+    #[test]
+    fn an_incident_keeps_what_changed_before_it_once_and_also_when_it_is_over() {
+        let log = IncidentLog::open(None);
+        log.take(down(&["a"], 3), 100.0);
+        let asked = std::cell::Cell::new(0);
+        let before = |pools: &[String], since: f64| {
+            asked.set(asked.get() + 1);
+            let text = format!("{} {since}", pools.join(" "));
+            vec![Changed { kind: super::super::changes::Kind::Load, at: since, text }]
+        };
+        log.explain(before);
+        log.take(down(&["a", "b"], 3), 101.0);
+        log.explain(before);
+        assert_eq!((asked.get(), log.newest(None, 1)[0].changed[0].text.as_str()), (1, "a 99"));
+        log.take(BTreeMap::new(), 140.0);
+        assert_eq!(log.newest(None, 10).len(), 1);
+        assert_eq!(log.newest(None, 1)[0].changed.len(), 1);
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! asked once. `series` defines the figures, `frame` their format, `stream` sends them to a listener, and `history`
 //! stores them.
 
+mod changes;
 mod cpu;
 mod failing;
 mod findings;
 mod frame;
 mod history;
 mod incident_log;
+mod kept_looks;
 mod ring;
 mod series;
 mod stream;
@@ -32,6 +34,7 @@ use crate::error::ApiError;
 use crate::faults::Faults;
 use crate::lock::lock;
 use crate::telemetry::Telemetry;
+use changes::Changes;
 pub(crate) use cpu::Cpu;
 use failing::Failing;
 pub(crate) use findings::Findings;
@@ -55,6 +58,7 @@ pub(crate) struct Watch {
     state: Arc<Mutex<WatchState>>,
     history: Arc<Mutex<History>>,
     incidents: IncidentLog,
+    changes: Arc<Changes>,
     /// The error of the history's disk at the last second: known without a wait for the disk.
     write_error: Arc<Mutex<Option<String>>>,
 }
@@ -90,10 +94,11 @@ struct Measurement {
 }
 
 impl Watch {
-    /// With a folder for the history, if it is to survive a restart.
-    pub(crate) fn new(folder: Option<&Path>) -> io::Result<Watch> {
+    /// With a folder for the history, if it is to survive a restart; `version`: Weir's.
+    pub(crate) fn new(folder: Option<&Path>, version: &str) -> io::Result<Watch> {
         let history = Arc::new(Mutex::new(History::new(folder)?));
-        Ok(Watch { state: Arc::default(), history, incidents: IncidentLog::open(folder), write_error: Arc::default() })
+        let (incidents, changes) = (IncidentLog::open(folder), Arc::new(Changes::open(folder, version)));
+        Ok(Watch { state: Arc::default(), history, incidents, changes, write_error: Arc::default() })
     }
 
     /// What was broken, and is.
@@ -137,6 +142,7 @@ impl Watch {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
         findings.follow(workers, &report, &config);
+        self.changes.observe(&report.pools, clock::now().as_secs_f64());
         let (previous, refused) = (report.faults.clone(), failing.look(&report, clock::now().as_secs_f64()));
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
@@ -168,11 +174,14 @@ impl Watch {
     /// Stores the figures, on a thread for blocking work, since a disk may be slow.
     async fn keep(&self, now: Arc<Measurement>, frame: Arc<Frame>) {
         let (history, write_error) = (self.history.clone(), self.write_error.clone());
+        let (incidents, changes) = (self.incidents.clone(), self.changes.clone());
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
             let mut history = lock(&history);
             history.record(frame.at as u64, now.at, (&now.states, &now.sum), &frame.all, of);
             *lock(&write_error) = history.write_error();
+            incidents.explain(|pools, since| changes.before(&history, pools, since));
+            changes.write_out();
         };
         // Fails only if the process ends.
         let _ = spawn_blocking(keep).await;

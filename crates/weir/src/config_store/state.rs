@@ -8,6 +8,7 @@ use weir_config::{Accounts, Config, ConfigErrors, Edits, NotRestored, Restore};
 use weir_web::Versions;
 
 use crate::cluster::Permits;
+use crate::looks::Looks;
 use crate::shared_config::{Revised, Shared};
 use crate::{load, readable_secrets};
 
@@ -27,6 +28,8 @@ pub(crate) struct ConfigStore {
     pub(super) versions: OnceLock<Versions>,
     /// Connections beside the pools' servers.
     pub(super) permits: Permits,
+    /// Connections that are kept to look at servers.
+    pub(super) looks: Looks,
 }
 
 pub(super) struct Current {

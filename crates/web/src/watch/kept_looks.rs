@@ -1,0 +1,89 @@
+//! To which servers a connection is kept for looks: to those of pools in use, opened while they are well.
+//!
+//! Owns when that is said next; one call at a time.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weir_admin::{Health, LookedAt, Report};
+
+use crate::activity_probe::ActivityProbe;
+use crate::lock::lock;
+
+/// Between two calls. A connection that a PAUSE ends is closed within this time.
+const EVERY: Duration = Duration::from_secs(3);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct KeptLooks {
+    activity_probe: ActivityProbe,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    busy: bool,
+    last: Option<Instant>,
+}
+
+impl KeptLooks {
+    pub(super) fn new(activity_probe: ActivityProbe) -> KeptLooks {
+        KeptLooks { activity_probe, state: Arc::default() }
+    }
+
+    /// Says it if that is due; does not wait for it.
+    pub(super) fn follow(&self, report: &Report) {
+        {
+            let mut state = lock(&self.state);
+            if state.busy || state.last.is_some_and(|last| last.elapsed() < EVERY) {
+                return;
+            }
+            *state = State { busy: true, last: Some(Instant::now()) };
+        }
+        let (pools, kept) = (in_use(report), self.clone());
+        tokio::spawn(async move {
+            kept.activity_probe.keep(pools).await;
+            lock(&kept.state).busy = false;
+        });
+    }
+}
+
+/// The pools with servers, or whose server is away. A pause is often made so that nobody is connected.
+fn in_use(report: &Report) -> Vec<LookedAt> {
+    let pools = report.pools.iter().filter_map(|pool| {
+        let state = pool.health.state;
+        let rests = matches!(state, Health::Paused | Health::Disabled);
+        let is_used = pool.connected() > 0 || state.is_problem();
+        let well = pool.connected() > 0 && !state.is_problem();
+        (is_used && !rests).then(|| LookedAt { pool: pool.database.clone(), well })
+    });
+    pools.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admin::PoolRecord;
+    use weir_base::PoolMode;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_kept_for_pools_in_use_and_opened_only_while_the_server_is_well() {
+        let pool = |name: &str, state, servers| {
+            let mut pool = PoolRecord::new(name, "u", PoolMode::Transaction);
+            (pool.health.state, pool.sv_idle) = (state, servers);
+            pool
+        };
+        let pools = vec![
+            pool("well", Health::Healthy, 1),
+            pool("unused", Health::Healthy, 0),
+            pool("blocked", Health::Blocked, 2),
+            pool("full", Health::CannotConnect, 0),
+            pool("paused", Health::Paused, 1),
+            pool("disabled", Health::Disabled, 1),
+        ];
+        let found = in_use(&Report { pools, ..Report::default() });
+        let found: Vec<_> = found.iter().map(|of| (of.pool.as_str(), of.well)).collect();
+        assert_eq!(found, [("well", true), ("blocked", false), ("full", false)]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Connections for looks at database servers: one of each server that is in use is kept, so that a look works when the
+//! server takes no more connections.
+//!
+//! Owns the kept ones, one of a server. One is used by one look at a time, and is closed once no pool in use has its
+//! login any more. A pool whose connections several nodes share has none: a look at it is of the node's share for as
+//! long as it takes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_base::Target;
+use weir_config::{Config, PoolConfig, TlsSide};
+use weir_pgclient::{Bounds, Error};
+
+use crate::cluster::Permit;
+use crate::look::{Look, MAX_BYTES, TIMEOUT, open};
+use crate::pool_test::{self, Login};
+
+/// The name by which a kept connection is recognised at the server.
+const APPLICATION: &str = "weir incident view";
+/// The most servers with a kept connection.
+const MOST: usize = 100;
+/// A kept connection that was not used for so long is tried, as the server may have ended it.
+const TRIED: Duration = Duration::from_secs(30);
+/// A kept connection is replaced after this time: the server's name may have another address by then.
+const LIFETIME: Duration = Duration::from_secs(600);
+/// The pause after a connection that could not be opened.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<HashMap<Target, Arc<Mutex<Place>>>>);
+
+/// A server's place for a kept connection.
+#[derive(Default)]
+struct Place {
+    kept: Option<Kept>,
+    /// No other is opened before.
+    not_before: Option<Instant>,
+}
+
+struct Kept {
+    look: Look,
+    as_whom: LoginOf,
+    opened: Instant,
+    used: Instant,
+}
+
+/// What a connection depends on: with another login it is another connection.
+#[derive(Clone, PartialEq)]
+struct LoginOf {
+    database: String,
+    user: String,
+    password: Option<String>,
+    tls: TlsSide,
+}
+
+impl LoginOf {
+    /// None if no login is known.
+    fn of(config: &Config, pool: &PoolConfig) -> Option<LoginOf> {
+        match pool_test::login(config, pool) {
+            Login::As { user, password } => {
+                let (database, tls) = (pool.database.clone(), config.tls.server.clone());
+                Some(LoginOf { database, user, password, tls })
+            }
+            Login::Unknown => None,
+        }
+    }
+}
+
+/// The pools of one server that may have a kept connection, by their logins.
+#[derive(Default)]
+struct Wanted {
+    logins: Vec<(LoginOf, PoolConfig)>,
+    /// The place of the first one whose server is well.
+    first_well: Option<usize>,
+}
+
+impl Looks {
+    /// Keeps one connection to each server of these pools, and closes those to others; tries those that were not used
+    /// for long. With each pool: whether its server is well, so that a connection may be opened to it. Blocks while one
+    /// is opened.
+    pub(crate) fn keep(&self, config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) {
+        let mut wanted = wanted(config, pools);
+        let known = self.places().clone();
+        let room = MOST.saturating_sub(known.len());
+        for (target, place) in known {
+            let wanted = wanted.remove(&target).unwrap_or_default();
+            let mut place = lock(&place);
+            place.follow(config, &wanted, Instant::now());
+            if place.kept.is_none() && wanted.logins.is_empty() {
+                self.places().remove(&target);
+            }
+        }
+        for (target, wanted) in wanted.into_iter().take(room) {
+            let place = self.places().entry(target).or_default().clone();
+            lock(&place).follow(config, &wanted, Instant::now());
+        }
+    }
+
+    /// Asks the pool's first server: by the kept connection if that has the pool's login; otherwise by a new one, or,
+    /// where none can be opened, by the kept connection of another pool. `ask` may run again after an error that ended
+    /// its connection. `permit`: see [`open`].
+    ///
+    /// # Errors
+    /// Why no connection was to be had, or the server's error, in words.
+    pub(crate) fn ask<T>(
+        &self,
+        config: &Config,
+        pool: &PoolConfig,
+        (application, permit): (&str, impl FnOnce() -> Result<Option<Permit>, String>),
+        ask: impl Fn(&mut Look) -> Result<T, Error>,
+    ) -> Result<T, String> {
+        let place = self.places().get(pool.target()).cloned();
+        let by_kept = |fits: &dyn Fn(&LoginOf) -> bool| lock(place.as_ref()?).ask(fits, &ask);
+        let own = LoginOf::of(config, pool);
+        if let Some(answer) = by_kept(&|kept| own.as_ref() == Some(kept)) {
+            return answer;
+        }
+        match permit().and_then(|permit| open(config, pool, application, permit)) {
+            Ok(mut look) => {
+                let answer = ask(&mut look).map_err(|error| error.to_string());
+                look.end();
+                answer
+            }
+            Err(why) => by_kept(&|_| true).unwrap_or(Err(why)),
+        }
+    }
+
+    /// How many connections are kept to a server: one, or none.
+    pub(crate) fn count(&self, target: &Target) -> u32 {
+        let place = self.places().get(target).cloned();
+        place.map_or(0, |place| u32::from(lock(&place).kept.is_some()))
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Target, Arc<Mutex<Place>>>> {
+        lock(&self.0)
+    }
+}
+
+impl Place {
+    /// Closes, opens or tries the connection, as is due.
+    fn follow(&mut self, config: &Config, wanted: &Wanted, now: Instant) {
+        let fits = |kept: &Kept| wanted.logins.iter().any(|(login, _)| *login == kept.as_whom);
+        if let Some(kept) = self.kept.take_if(|kept| !fits(kept)) {
+            kept.look.end();
+        }
+        let is_due = |kept: &Kept| now.saturating_duration_since(kept.used) >= TRIED;
+        if self.kept.as_ref().is_some_and(is_due) {
+            let _ = self.ask(&|_| true, &|look| look.query("").map(drop));
+        }
+        let is_old = |kept: &Kept| now.saturating_duration_since(kept.opened) >= LIFETIME;
+        let may = self.not_before.is_none_or(|at| now >= at) && self.kept.as_ref().is_none_or(is_old);
+        if let Some(well) = wanted.first_well.filter(|_| may) {
+            // The old one is kept if no other can be had.
+            let (as_whom, pool) = &wanted.logins[well];
+            match open(config, pool, APPLICATION, None) {
+                Ok(mut look) => {
+                    look.is_kept = true;
+                    let as_whom = as_whom.clone();
+                    let old = self.kept.replace(Kept { look, as_whom, opened: now, used: Instant::now() });
+                    old.into_iter().for_each(|old| old.look.end());
+                    self.not_before = None;
+                }
+                Err(_) => self.not_before = Some(Instant::now() + PAUSE),
+            }
+        }
+    }
+
+    /// Asks by the kept connection, if there is one and its login fits; none, too, if the connection has ended.
+    fn ask<T>(
+        &mut self,
+        fits: &dyn Fn(&LoginOf) -> bool,
+        ask: &dyn Fn(&mut Look) -> Result<T, Error>,
+    ) -> Option<Result<T, String>> {
+        let mut kept = self.kept.take_if(|kept| fits(&kept.as_whom))?;
+        kept.look.renew(Bounds { until: Instant::now() + TIMEOUT, bytes: MAX_BYTES });
+        let answer = ask(&mut kept.look);
+        if let Err(error) = &answer
+            && error.server().is_none_or(|error| error.severity != "ERROR")
+        {
+            return None;
+        }
+        kept.used = Instant::now();
+        self.kept = Some(kept);
+        Some(answer.map_err(|error| error.to_string()))
+    }
+}
+
+/// The pools that may have a kept connection, by their first server.
+fn wanted(config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) -> HashMap<Target, Wanted> {
+    let mut servers: HashMap<Target, Wanted> = HashMap::new();
+    for (pool, well) in pools {
+        let Some(login) = LoginOf::of(config, &pool) else { continue };
+        let wanted = servers.entry(pool.target().clone()).or_default();
+        if well && wanted.first_well.is_none() {
+            wanted.first_well = Some(wanted.logins.len());
+        }
+        wanted.logins.push((login, pool));
+    }
+    servers
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
