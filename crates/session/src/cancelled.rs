@@ -1,8 +1,6 @@
 //! A request that its client has cancelled while it was in Weir, and no server had any of it.
 
-use weir_pgwire::{ErrorFields, TxStatus, put_back};
-
-use crate::server::Server;
+use weir_pgwire::{ErrorFields, put_back};
 
 /// The SQLSTATE of a cancelled request: query_canceled.
 pub(crate) const CANCELLED_CODE: &[u8; 5] = b"57014";
@@ -42,20 +40,4 @@ pub(crate) enum FailsAt {
     Server,
     /// The server skips it, or has a failed transaction: the cancel request is too late.
     Nowhere,
-}
-
-impl FailsAt {
-    /// Where the next request of the client of this server fails.
-    pub(crate) fn of(server: Option<&Server>) -> FailsAt {
-        match server {
-            None => FailsAt::Weir,
-            Some(server) if server.pending.is_skipping() || server.pending.in_copy_in() => FailsAt::Nowhere,
-            Some(server) if server.pending.is_at_boundary() && !server.is_busy() => match server.status {
-                TxStatus::Idle => FailsAt::Weir,
-                TxStatus::InTransaction => FailsAt::Server,
-                TxStatus::Failed => FailsAt::Nowhere,
-            },
-            Some(_) => FailsAt::Server,
-        }
-    }
 }

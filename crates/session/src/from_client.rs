@@ -358,7 +358,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             return Ok(false);
         }
         let whole = matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
-        let (fails, mut then) = (FailsAt::of(self.server.as_deref()), Cancelled::Nothing);
+        let (fails, mut then) = (self.fails_at(), Cancelled::Nothing);
         match fails {
             FailsAt::Nowhere => {}
             FailsAt::Weir => {
@@ -525,7 +525,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     #[cold]
     fn fail_discarded(&mut self, what: &'static str) -> Result<(), StopReason> {
         let cancelled = self.client.is_cancelled();
-        if cancelled && FailsAt::of(self.server.as_deref()) == FailsAt::Weir {
+        if cancelled && self.fails_at() == FailsAt::Weir {
             (self.client.cancelled, self.client.fails) = (Cancelled::Segment, None);
             self.reply(write_cancelled);
             return Ok(());
@@ -541,6 +541,11 @@ impl<O: Out> MessageParser<'_, '_, O> {
         }
         (self.client.cancelled, self.client.fails) = (Cancelled::Nothing, None);
         Ok(())
+    }
+
+    /// Where the client's next request fails if it is cancelled.
+    fn fails_at(&self) -> FailsAt {
+        self.server.as_deref().map_or(FailsAt::Weir, Server::fails_at)
     }
 
     /// Fails a request with this tag for the client at its server, which receives none of it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
+use crate::cancelled::FailsAt;
 use crate::closes::Closes;
 use crate::descriptions::Descriptions;
 use crate::drawn_values::ServerSequences;
@@ -284,6 +285,19 @@ impl Server {
         self.own_notified = false;
         self.sequences.end_use();
         self.statements.end_use(self.state.end_use());
+    }
+
+    /// Where the next request of the server's client fails if it is cancelled.
+    pub(crate) fn fails_at(&self) -> FailsAt {
+        if self.pending.is_skipping() || self.pending.in_copy_in() {
+            return FailsAt::Nowhere;
+        }
+        match self.status {
+            _ if self.is_busy() || !self.pending.is_at_boundary() => FailsAt::Server,
+            TxStatus::Idle => FailsAt::Weir,
+            TxStatus::InTransaction => FailsAt::Server,
+            TxStatus::Failed => FailsAt::Nowhere,
+        }
     }
 
     /// An Execute is sent. One that succeeds in a failed transaction has ended that, before the ReadyForQuery that says so;
