@@ -122,8 +122,8 @@ growth: ## Instructions of texts and of messages about stored texts (valgrind): 
 differential: ## The same sessions directly and through Weir, compared (COUNT=10000, SEED=1, HOURS=1)
 	@SEED=$(SEED) COUNT=$(COUNT) HOURS=$(HOURS) CARGO=$(CARGO) scripts/differential.sh $(ARGS)
 
-drivers: ## Real drivers through Weir; writes docs/drivers.md (ONLY='pgx psycopg', SERVER='18')
-	@ONLY="$(ONLY)" SERVER="$(SERVER)" tests/drivers/all.sh
+drivers: ## Real drivers through Weir; writes docs/drivers.md (ONLY='pgx psycopg', SERVER='18', SUITES='asyncpg pgx')
+	@ONLY="$(ONLY)" SERVER="$(SERVER)" SUITES="$(SUITES)" tests/drivers/all.sh
 
 faults: ## Inject faults into a real PostgreSQL and a real Weir; writes docs/faults.md (ONLY=partition, ARGS=--list)
 	@$(CARGO) run --quiet -p weir-tests --bin faults -- $(or $(ONLY),--page) $(ARGS)

@@ -199,3 +199,62 @@ fn a_client_that_listens_by_the_shared_connection_is_not_pinned_and_not_refused(
     connection(api, "clients", "jobs", |one| one["pinned"].is_null());
     assert_eq!(api.get("/api/v1/pools/app")["pinned"]["clients"], 0);
 }
+
+/// What the server that the client keeps was sent last.
+fn last_text(site: &Site, pid: &str) -> String {
+    site.superuser().value(&format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}")).unwrap().expect("a server")
+}
+
+/// The executions of a text after which the server was asked.
+fn asked(site: &Site, client: &mut Connection, text: &str) -> Vec<u32> {
+    let pid = client.value("SELECT pg_backend_pid()").unwrap().unwrap();
+    let mut is_asked = |_: &u32| {
+        client.query(text).unwrap();
+        last_text(site, &pid) != text
+    };
+    (1..=9).filter(|execution| is_asked(execution)).collect()
+}
+
+#[test]
+fn a_client_that_keeps_its_server_is_asked_about_a_text_ever_more_rarely() {
+    let (site, _api) = site(1, "max_pinned = 100");
+    let functions = "CREATE FUNCTION drops() RETURNS void LANGUAGE plpgsql AS 'BEGIN DROP TABLE scratch; END'; \
+                     CREATE FUNCTION third(int) RETURNS text LANGUAGE plpgsql AS \
+                     'BEGIN RETURN CASE $1 WHEN 3 THEN set_config(''work_mem'', ''777'', false) END; END'";
+    site.superuser().query_all(functions).unwrap();
+    let create = "CREATE TEMP TABLE scratch (a int)";
+    let mut client = named(&site, "jobs");
+    client.query(create).unwrap();
+    assert_eq!(asked(&site, &mut client, "SELECT count(*) FROM scratch"), [1, 2, 4, 8]);
+
+    // It is asked about another text, which ends the pin; and what one that was not asked about has left is found then.
+    let pid = client.value("SELECT pg_backend_pid()").unwrap().unwrap();
+    for call in 1..=3 {
+        client.query(&format!("SELECT third({call})")).unwrap();
+    }
+    assert_eq!(last_text(&site, &pid), "SELECT third(3)");
+    client.query("SELECT drops()").unwrap();
+    let mut other = named(&site, "other");
+    assert_eq!(other.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"));
+    assert_eq!(client.value("SHOW work_mem").unwrap().as_deref(), Some("777kB"));
+
+    // Nor does the next client find what such a text has left, if its client goes.
+    client.query(create).unwrap();
+    for call in 1..=3 {
+        client.query(&format!("SELECT third({call})")).unwrap();
+    }
+    drop(client);
+    eventually("the server is free, and clean", || match other.value("SHOW work_mem") {
+        Ok(Some(value)) if value == "4MB" => Ok(()),
+        found => Err(found),
+    });
+}
+
+#[test]
+fn a_client_that_listens_by_the_shared_connection_is_asked_about_a_text_ever_more_rarely_too() {
+    let site = Site::with(Setup::new(Mode::Auto).size(4), Mode::Auto);
+    let mut client = named(&site, "jobs");
+    client.query("LISTEN gossip").unwrap();
+    client.query("CREATE TEMP TABLE scratch (a int)").unwrap();
+    assert_eq!(asked(&site, &mut client, "SELECT count(*) FROM scratch"), [1, 2, 4, 8]);
+}

@@ -39,7 +39,7 @@ impl Server {
     /// Whether the client may have left something of these kinds on the server since that was last asked.
     #[inline]
     pub fn must_ask(&self, kinds: Dirty) -> bool {
-        (self.state.unknown().has_any(kinds) || !self.due.is_none() || self.own_notified)
+        (self.state.unknown().has_any(kinds) || self.due.presses() || self.own_notified)
             && self.asked_at != Some(self.pending.progress())
     }
 
@@ -102,19 +102,19 @@ impl Server {
         if client.as_ref().is_some_and(|client| client.mode != PoolMode::Auto) {
             return self.channels_are_known(answered);
         }
-        let unasked = self.due.is_unasked();
+        let (unasked, was_due) = (self.due.is_unasked(), !self.due.is_none());
         let due = self.due.take();
         self.ready_withheld &= client.is_some();
         let suspects = std::mem::take(&mut self.suspects);
         let found = self.found.take().filter(|found| answered && !found.incomplete);
-        let asked = self.state.dirty();
+        let (asked, kept) = (self.state.dirty(), self.state.kept());
         let (Some(found), Some(client)) = (found, client) else {
             self.state.found(asked, Dirty::NONE);
             return Left { kept: asked, channels: None, late: Dirty::NONE, suspects };
         };
         let before = client.params.clone();
         let mut there = found.kinds;
-        if !due.is_empty() {
+        if was_due {
             texts.custom.learn(found.names);
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
@@ -137,7 +137,16 @@ impl Server {
         let follows = client.params != before;
         let is_hidden = !found.expected.contains(there.without(Dirty::SEQUENCES))
             || (follows && !found.expected.contains(Dirty::SETTINGS));
+        let listens = client.channels().is_some_and(|channels| channels.are(&found.channels));
+        let own = if listens && !kept.contains(Dirty::LISTEN) { there.without(Dirty::LISTEN) } else { there };
+        let is_as_before = own == kept && (listens || !kept.is_empty()) && !follows;
+        if !is_as_before {
+            client.quiet.clear();
+        }
         for text in due {
+            if is_as_before {
+                client.quiet.changed_nothing(text);
+            }
             // What was there, or said by a text, may have been left by this one, too: it stays due.
             match is_hidden {
                 true => texts.texts.leaves(text),

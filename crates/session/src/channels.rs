@@ -80,6 +80,11 @@ impl Channels {
         &self.names
     }
 
+    /// Whether it is these, in any order, each once.
+    pub(crate) fn are(&self, names: &[Arc<str>]) -> bool {
+        self.names.len() == names.len() && names.iter().all(|name| self.has(name.as_bytes()))
+    }
+
     pub(crate) fn has(&self, channel: &[u8]) -> bool {
         self.names.binary_search_by(|name| name.as_bytes().cmp(channel)).is_ok()
     }

@@ -14,6 +14,7 @@ use crate::cancelled::Cancelled;
 use crate::channels::Channels;
 use crate::drawn_values::ClientSequences;
 use crate::frame_reader::FrameReader;
+use crate::hidden_effects::QuietTexts;
 use crate::judged::{Judged, has_columns_of_cursor};
 use crate::long_text::LongText;
 use crate::names::{ChangeNumber, ClientStatements, Given};
@@ -51,6 +52,8 @@ pub struct Client {
     pub(crate) cancelled: Cancelled,
     /// The channels on which the client listens through the shared connection of its pool.
     pub(crate) channels: Option<Box<Channels>>,
+    /// Texts after which its server need not be asked, since they have changed nothing of what the client has left.
+    pub(crate) quiet: QuietTexts,
     pub(crate) sequences: ClientSequences,
     /// The client's next message was looked at, and waits for the replies to all earlier segments: it is not looked at
     /// again before.
@@ -171,6 +174,7 @@ impl Client {
             changes: 0,
             cancelled: Cancelled::Nothing,
             channels: None,
+            quiet: QuietTexts::default(),
             sequences: ClientSequences::default(),
             waits_for_segments: false,
         }

@@ -24,6 +24,9 @@ const ALWAYS: u32 = u32::MAX;
 /// The most texts of one transaction that are remembered until the answer.
 const MOST_DUE: usize = 32;
 
+/// The most texts of a client for which it is remembered that they have changed nothing.
+const MOST_QUIET: usize = 32;
+
 /// The identity of a text's shape.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ShapeKey(pub(crate) u64);
@@ -92,6 +95,32 @@ fn is_due_at(count: u32) -> bool {
     count.checked_add(1).is_none_or(u32::is_power_of_two)
 }
 
+/// The texts of a client that has left state, after which its server was asked, and nothing was changed: for them it is
+/// asked ever more rarely again, although their counts say nothing of it while there is state that may be theirs.
+#[derive(Debug, Default)]
+pub(crate) struct QuietTexts(Vec<(ShapeKey, u32)>);
+
+impl QuietTexts {
+    /// A text is sent. Returns whether the server need not be asked after it.
+    pub(crate) fn can_wait(&mut self, due: DueText) -> bool {
+        let Some((_, count)) = self.0.iter_mut().find(|(text, _)| *text == due.text) else { return false };
+        *count = count.saturating_add(1);
+        !count.is_power_of_two()
+    }
+
+    /// The server was asked after a text, which has changed nothing.
+    pub(crate) fn changed_nothing(&mut self, text: ShapeKey) {
+        if self.0.len() < MOST_QUIET && !self.0.iter().any(|(known, _)| *known == text) {
+            self.0.push((text, 1));
+        }
+    }
+
+    /// What the client has left is something else now, or nothing.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// A text after which the server is to be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DueText {
@@ -106,12 +135,25 @@ pub(crate) struct Due {
     texts: Vec<ShapeKey>,
     /// One of them is new, or known to leave something.
     explained: bool,
+    /// There was one that can wait for the next question.
+    put_off: bool,
 }
 
 impl Due {
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
-        self.texts.is_empty()
+        self.texts.is_empty() && !self.put_off
+    }
+
+    /// Whether the server is to be asked now.
+    #[inline]
+    pub(crate) fn presses(&self) -> bool {
+        !self.texts.is_empty()
+    }
+
+    /// A text after which the server is to be asked only if it is asked anyway.
+    pub(crate) fn put_off(&mut self) {
+        (self.put_off, self.explained) = (true, true);
     }
 
     pub(crate) fn add(&mut self, due: DueText) {
@@ -455,5 +497,19 @@ mod tests {
                 && counts.count(ShapeKey(1), || false).due.is_some()
                 && counts.count(ShapeKey(1), || false).due.is_some()
         );
+    }
+
+    #[test]
+    fn a_text_that_has_changed_nothing_for_a_client_that_keeps_its_server_can_wait_between_powers_of_two() {
+        let due = |text| DueText { text: ShapeKey(text), unasked: false };
+        let mut quiet = QuietTexts::default();
+        assert!(!quiet.can_wait(due(1)), "it was never asked about");
+        quiet.changed_nothing(ShapeKey(1));
+        let waits: Vec<bool> = (2..=9).map(|_| quiet.can_wait(due(1))).collect();
+        assert_eq!(waits, [false, true, false, true, true, true, false, true]);
+        (2..100).for_each(|text| quiet.changed_nothing(ShapeKey(text)));
+        assert!(!quiet.can_wait(due(99)), "beyond those that are remembered the server is asked");
+        quiet.clear();
+        assert!(!quiet.can_wait(due(1)));
     }
 }

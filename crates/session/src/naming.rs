@@ -13,7 +13,7 @@ use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, fr
 use crate::client::Unnamed;
 use crate::context::Context;
 use crate::expected::Expected;
-use crate::hidden_effects::{self, Counted, ShapeKey};
+use crate::hidden_effects::{self, Counted, DueText, ShapeKey};
 use crate::link::{Link, Rewrite, calls_any_function};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -107,7 +107,8 @@ impl Link<'_, '_> {
     fn count_shape(&mut self, shape: ShapeKey, text: Text<'_>, kinds: Dirty) {
         let counted = count(self.ctx, shape, text);
         let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
-        self.server.may_leave(text.bytes(), kinds.union(drawn), counted.due);
+        let due = self.due_now(counted.due);
+        self.server.may_leave(text.bytes(), kinds.union(drawn), due);
     }
 
     /// The client's unnamed statement, with these effects, is bound.
@@ -120,8 +121,23 @@ impl Link<'_, '_> {
         let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
         let counted = count(self.ctx, shape, Text::whole(text));
         let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
+        let due = self.due_now(counted.due);
         let text = self.client.text_of(b"").unwrap_or_default();
-        self.server.may_leave(text, effects.may_leave.union(drawn), counted.due);
+        self.server.may_leave(text, effects.may_leave.union(drawn), due);
+    }
+
+    /// A text after which the server is to be asked, unless the client has state, and the text has changed nothing of it
+    /// before. Where the client keeps its server, that is asked for everything before it stops to be kept.
+    fn due_now(&mut self, due: Option<DueText>) -> Option<DueText> {
+        let due = due?;
+        let is_kept = !self.server.state.keeping().is_empty();
+        if !(is_kept || self.client.channels.is_some()) || !self.client.quiet.can_wait(due) {
+            return Some(due);
+        }
+        if is_kept {
+            self.server.due.put_off();
+        }
+        None
     }
 
     /// A FunctionCall, which may draw a value of a sequence.

@@ -6,6 +6,7 @@
 
 mod page;
 mod results;
+mod suites;
 
 pub use page::page;
 pub use results::{Check, Outcome, Run, keep, kept, read_run, table};

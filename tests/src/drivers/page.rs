@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Outcome, Run, all, kept, names, title};
+use super::{Outcome, Run, all, kept, names, suites, title};
 
 const HEAD: &str = "\
 # Drivers
@@ -28,6 +28,7 @@ pub fn page() -> String {
     settings(&mut text, &drivers);
     matrix(&mut text, &drivers);
     lacking(&mut text, &drivers);
+    suites::section(&mut text);
     text.push_str("\n## What is checked\n\n| check | |\n|---|---|\n");
     names().iter().for_each(|(name, what)| _ = writeln!(text, "| {name} | {what} |"));
     text
