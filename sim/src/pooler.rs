@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use weir_admin::{ChangeError, Refusals};
-use weir_base::{ClientAddr, ConnId, Time, WorkerId};
+use weir_base::{ClientAddr, ConnId, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{Gone, Input, Secured, Signal, Work, WorkResult};
@@ -434,13 +434,16 @@ impl Pooler {
 
     /// Checks waits across workers, if there are several.
     fn check_waits(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
-        if self.nodes.len() < 2 {
-            return;
-        }
+        let alone = self.nodes.len() < 2;
         let (now, shared) = (ctx.now(), &mut self.shared);
         let node = &mut self.nodes[worker];
-        shared.gone.retain(|(at, _)| *at + LONGEST_DELIVERY + LONGEST_DELIVERY >= now);
+        // A worker that is alone knows what is gone when its turn has ended.
+        let delivery = if alone { Span::ZERO } else { LONGEST_DELIVERY };
+        shared.gone.retain(|(at, _)| *at + delivery + delivery >= now);
         shared.gone.extend(node.sockets.take_gone().into_iter().map(|what| (now, what)));
+        if alone {
+            return;
+        }
         if adopted {
             shared.waits.unsettle(now);
         }
