@@ -149,7 +149,7 @@ pub(crate) fn frozen_client(data: &[u8]) {
         bytes
     };
     assert_eq!(frozen::freeze(&client, &shared.params).map(sorted), Some(sorted(again)));
-    assert!(matches!(client.mode(), PoolMode::Session | PoolMode::Transaction | PoolMode::Statement));
+    assert!(PoolMode::ALL.contains(&client.mode()));
     let mut input = Vec::new();
     for name in ["", "a", "b"].iter().take(asked) {
         put_front::bind(&mut input, b"", name.as_bytes(), &[]);

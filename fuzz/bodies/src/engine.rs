@@ -425,6 +425,11 @@ impl ServerEnd {
                 put_back::backend_key_data(&mut self.waiting, 77, &[1, 2, 3, 4]);
                 put_back::ready(&mut self.waiting, b'I');
             }
+            // Whether a host that sends nothing is there: any byte says so.
+            Ok(Some((First::Ssl, used))) => {
+                self.first.drain(..used);
+                self.waiting.push(b'N');
+            }
             Ok(Some((First::Cancel { .. }, _))) => {}
             other => panic!("a server received {other:?}"),
         }

@@ -42,7 +42,7 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
             b'/' if rest.starts_with(b"/*") => (comment(rest), true),
             b'"' => (quoted(rest, b'"', false), false),
             b'\'' => (quoted(rest, b'\'', !conforming || is_escape(text, at)), true),
-            b'$' if !at.checked_sub(1).is_some_and(|before| is_name(text[before])) => match dollar(rest) {
+            b'$' if !continues_word(&text[..at]) => match dollar(rest) {
                 Some(length) => (length, true),
                 None => (1, false),
             },
@@ -64,6 +64,12 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
 
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
+}
+
+/// Whether a `$` behind this text is a part of a name: not behind a number or a parameter.
+fn continues_word(before: &[u8]) -> bool {
+    let begins = before.iter().rposition(|byte| !is_name(*byte)).map_or(0, |at| at + 1);
+    before[begins..].first().is_some_and(|first| !first.is_ascii_digit() && *first != b'$')
 }
 
 /// Whether a lone E stands right before the quote.

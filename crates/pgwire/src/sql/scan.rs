@@ -243,7 +243,7 @@ impl<'a> Scan<'a> {
         let inside = self.left.get(1..).unwrap_or_default();
         if inside.first().is_some_and(u8::is_ascii_digit) {
             self.skip(1);
-            return !self.name_bytes().is_empty();
+            return !self.take_while(|byte| continues_name(byte) && byte != b'$').is_empty();
         }
         let tag = inside.iter().take(MAX_NAME).position(|byte| *byte == b'$' || !continues_name(*byte));
         tag.is_some_and(|at| inside.get(at) == Some(&b'$')) && self.dollar()
@@ -268,7 +268,8 @@ impl<'a> Scan<'a> {
     /// Skips the number that is next, with its exponent's sign.
     pub(super) fn number(&mut self) {
         loop {
-            let digits = self.take_while(|byte| continues_name(byte) || byte == b'.');
+            // A `$` behind a number belongs to what follows: a value in dollar quotes, or a parameter.
+            let digits = self.take_while(|byte| (continues_name(byte) && byte != b'$') || byte == b'.');
             let signed = matches!(digits.last(), Some(b'e' | b'E'))
                 && matches!(self.left, [b'+' | b'-', next, ..] if next.is_ascii_digit());
             if !signed {

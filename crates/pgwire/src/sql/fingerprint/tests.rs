@@ -67,6 +67,9 @@ fn no_value_is_shown_whatever_the_text() {
         "SELECT e'\\\\' , 'secret'",
         "SELECT 'a'\n'secret'",
         "SELECT 12secret, 0xsecret, 1e5secret",
+        "select 1$$ secret $$",
+        "select -2.$a$ 'x' secret $a$, 1e5$$ secret $$",
+        "select $1$$ secret $$",
     ] {
         assert!(
             !fingerprint(text.as_bytes(), 1000).contains("secre"),
