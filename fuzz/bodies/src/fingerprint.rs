@@ -34,7 +34,8 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// What is outside of literals and comments, and what is inside of literals, with a blank between pieces.
 fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
     let (mut outside, mut inside) = (Vec::new(), Vec::new());
-    let mut at = 0;
+    // Where the last literal or comment has ended.
+    let (mut at, mut ended) = (0, 0);
     while let Some(byte) = text.get(at) {
         let rest = &text[at..];
         let (length, is_value) = match byte {
@@ -42,7 +43,7 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
             b'/' if rest.starts_with(b"/*") => (comment(rest), true),
             b'"' => (quoted(rest, b'"', false), false),
             b'\'' => (quoted(rest, b'\'', !conforming || is_escape(text, at)), true),
-            b'$' if !continues_word(&text[..at]) => match dollar(rest) {
+            b'$' if !continues_word(&text[ended..at]) => match dollar(rest) {
                 Some(length) => (length, true),
                 None => (1, false),
             },
@@ -58,6 +59,9 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
             to.push(b' ');
         }
         at += piece.len();
+        if piece.len() > 1 {
+            ended = at;
+        }
     }
     (outside, inside)
 }
@@ -66,7 +70,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// Whether a `$` behind this text is a part of a name: not behind a number or a parameter.
+/// Whether a `$` behind this text, which holds no literal, is a part of a name: not behind a number or a parameter.
 fn continues_word(before: &[u8]) -> bool {
     let begins = before.iter().rposition(|byte| !is_name(*byte)).map_or(0, |at| at + 1);
     before[begins..].first().is_some_and(|first| !first.is_ascii_digit() && *first != b'$')
