@@ -61,9 +61,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: RELEASE,
-            from: "    let how = if dirty.is_empty() && !always {",
+            from: "    if dirty.is_empty() && !always {",
             to: "    let dirty = if PLANTED { Dirty::NONE } else { dirty };
-    let how = if dirty.is_empty() && !always {",
+    if dirty.is_empty() && !always {",
         }],
     },
     Mutant {
@@ -264,8 +264,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: ANSWERS,
         edits: &[Edit {
             file: PENDING,
-            from: "            if next == Expected::Sync {\n                return Some(head);",
-            to: "            if next == Expected::Sync || PLANTED {\n                return Some(head);",
+            from: "            if next == Expected::Sync || (next == Expected::OwnSync && ours) {",
+            to: "            if next == Expected::Sync || (next == Expected::OwnSync && ours) || PLANTED {",
         }],
     },
     Mutant {
