@@ -34,8 +34,7 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// What is outside of literals and comments, and what is inside of literals, with a blank between pieces.
 fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
     let (mut outside, mut inside) = (Vec::new(), Vec::new());
-    // Where the last literal or comment has ended.
-    let (mut at, mut ended) = (0, 0);
+    let mut at = 0;
     while let Some(byte) = text.get(at) {
         let rest = &text[at..];
         let (length, is_value) = match byte {
@@ -43,10 +42,13 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
             b'/' if rest.starts_with(b"/*") => (comment(rest), true),
             b'"' => (quoted(rest, b'"', false), false),
             b'\'' => (quoted(rest, b'\'', !conforming || is_escape(text, at)), true),
-            b'$' if !continues_word(&text[ended..at]) => match dollar(rest) {
+            b'$' => match dollar(rest) {
                 Some(length) => (length, true),
-                None => (1, false),
+                None => (1 + parameter(&rest[1..]), false),
             },
+            b'0'..=b'9' => (number(rest), false),
+            b'.' if rest.get(1).is_some_and(u8::is_ascii_digit) => (number(rest), false),
+            _ if is_name(*byte) => (rest.iter().position(|byte| !is_name(*byte)).unwrap_or(rest.len()), false),
             _ => (1, false),
         };
         let piece = &rest[..length.min(rest.len())];
@@ -59,9 +61,6 @@ fn split(text: &[u8], conforming: bool) -> (Vec<u8>, Vec<u8>) {
             to.push(b' ');
         }
         at += piece.len();
-        if piece.len() > 1 {
-            ended = at;
-        }
     }
     (outside, inside)
 }
@@ -70,10 +69,39 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// Whether a `$` behind this text, which holds no literal, is a part of a name: not behind a number or a parameter.
-fn continues_word(before: &[u8]) -> bool {
-    let begins = before.iter().rposition(|byte| !is_name(*byte)).map_or(0, |at| at + 1);
-    before[begins..].first().is_some_and(|first| !first.is_ascii_digit() && *first != b'$')
+/// How long the digits of a parameter are, with a name that is directly behind them.
+fn parameter(rest: &[u8]) -> usize {
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let is_behind = |byte: &u8| is_name(*byte) && *byte != b'$';
+    if digits == 0 || !rest.get(digits).is_some_and(is_behind) {
+        return digits;
+    }
+    rest[digits..].iter().position(|byte| !is_name(*byte)).map_or(rest.len(), |at| digits + at)
+}
+
+/// How long a number is, with a name that is directly behind it.
+fn number(rest: &[u8]) -> usize {
+    let length = |from: usize, wanted: fn(u8) -> bool| {
+        rest[from..].iter().position(|byte| !wanted(*byte)).map_or(rest.len(), |at| from + at)
+    };
+    let is_digit = |at: usize| rest.get(at).is_some_and(u8::is_ascii_digit);
+    let mut end = match rest {
+        [b'0', base, ..] if b"xXoObB".contains(base) => length(0, |byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+        _ => length(0, |byte| byte.is_ascii_digit() || byte == b'.'),
+    };
+    loop {
+        let more = match rest.get(end) {
+            Some(b'_') if is_digit(end + 1) => 1,
+            Some(b'e' | b'E') if is_digit(end + 1) => 1,
+            Some(b'e' | b'E') if matches!(rest.get(end + 1), Some(b'+' | b'-')) && is_digit(end + 2) => 2,
+            _ => break,
+        };
+        end = length(end + more, |byte| byte.is_ascii_digit() || byte == b'.');
+    }
+    if rest.get(end).is_some_and(|byte| is_name(*byte) && !byte.is_ascii_digit() && *byte != b'$') {
+        end = length(end, is_name);
+    }
+    end
 }
 
 /// Whether a lone E stands right before the quote.

@@ -243,7 +243,9 @@ impl<'a> Scan<'a> {
         let inside = self.left.get(1..).unwrap_or_default();
         if inside.first().is_some_and(u8::is_ascii_digit) {
             self.skip(1);
-            return !self.take_while(|byte| continues_name(byte) && byte != b'$').is_empty();
+            self.take_while(|byte| byte.is_ascii_digit());
+            self.name_behind();
+            return true;
         }
         let tag = inside.iter().take(MAX_NAME).position(|byte| *byte == b'$' || !continues_name(*byte));
         tag.is_some_and(|at| inside.get(at) == Some(&b'$')) && self.dollar()
@@ -265,17 +267,33 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips the number that is next, with its exponent's sign.
+    /// Skips the number that is next, and a name directly behind it, which newer servers refuse. A `$` behind a number
+    /// belongs to what follows: a value in dollar quotes, or a parameter.
     pub(super) fn number(&mut self) {
+        if let [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..] = self.left {
+            self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        } else {
+            self.decimal();
+        }
+        self.name_behind();
+    }
+
+    /// Skips a name that is directly behind a number or a parameter.
+    fn name_behind(&mut self) {
+        if self.peek().is_some_and(begins_name) {
+            self.take_while(continues_name);
+        }
+    }
+
+    fn decimal(&mut self) {
         loop {
-            // A `$` behind a number belongs to what follows: a value in dollar quotes, or a parameter.
-            let digits = self.take_while(|byte| (continues_name(byte) && byte != b'$') || byte == b'.');
-            let signed = matches!(digits.last(), Some(b'e' | b'E'))
-                && matches!(self.left, [b'+' | b'-', next, ..] if next.is_ascii_digit());
-            if !signed {
-                return;
-            }
-            self.skip(1);
+            self.take_while(|byte| byte.is_ascii_digit() || byte == b'.');
+            let length = match self.left {
+                [b'_', next, ..] | [b'e' | b'E', next, ..] if next.is_ascii_digit() => 1,
+                [b'e' | b'E', b'+' | b'-', next, ..] if next.is_ascii_digit() => 2,
+                _ => return,
+            };
+            self.skip(length);
         }
     }
 
