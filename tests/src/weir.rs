@@ -1,6 +1,6 @@
 //! One running Weir: the real program with its own configuration, on a free port of loopback.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -352,17 +352,9 @@ impl Weir {
         let mut console = Connection::connect(&self.console_params())?;
         let clients = console.query("SHOW CLIENTS")?.rows.len();
         let servers = console.query("SHOW SERVERS")?.rows.len();
-        // One a server is kept to look at it, where there is an API.
-        let looks = if self.log().contains("; API on ") { self.database_servers(&mut console)? } else { 0 };
+        // Where there is an API, one is kept to look at each server of a pool: at most as many as there are databases.
+        let looks = if self.log().contains("; API on ") { console.query("SHOW DATABASES")?.rows.len() } else { 0 };
         Ok(self.descriptors().saturating_sub(clients + servers + looks))
-    }
-
-    /// How many servers the pools lead to.
-    fn database_servers(&self, console: &mut Connection) -> Result<usize, Error> {
-        let answer = console.query("SHOW DATABASES")?;
-        let address = |row| Some((answer.get(row, "host")?.to_owned(), answer.get(row, "port")?.to_owned()));
-        let addresses: BTreeSet<_> = (0..answer.rows.len()).filter_map(address).collect();
-        Ok(addresses.len())
     }
 
     fn sum_of_pools(&self, counts: impl Fn(&str) -> bool) -> Result<PoolRow, Error> {
