@@ -1,6 +1,6 @@
 //! One running Weir: the real program with its own configuration, on a free port of loopback.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -352,9 +352,20 @@ impl Weir {
         let mut console = Connection::connect(&self.console_params())?;
         let clients = console.query("SHOW CLIENTS")?.rows.len();
         let servers = console.query("SHOW SERVERS")?.rows.len();
-        // Where there is an API, one is kept to look at each server of a pool: at most as many as there are databases.
-        let looks = if self.log().contains("; API on ") { console.query("SHOW DATABASES")?.rows.len() } else { 0 };
+        // One a server is kept to look at it, where there is an API.
+        let looks = if self.log().contains("; API on ") { self.database_servers(&mut console)? } else { 0 };
         Ok(self.descriptors().saturating_sub(clients + servers + looks))
+    }
+
+    /// How many servers the pools lead to.
+    fn database_servers(&self, console: &mut Connection) -> Result<usize, Error> {
+        let answer = console.query("SHOW DATABASES")?;
+        let of = |row, column| answer.get(row, column).unwrap_or_default();
+        let is_console = |row: &usize| matches!(of(*row, "name"), "pgbouncer" | "weir");
+        let addresses =
+            (0..answer.rows.len()).filter(|row| !is_console(row)).map(|row| (of(row, "host"), of(row, "port")));
+        let addresses: BTreeSet<_> = addresses.collect();
+        Ok(addresses.len())
     }
 
     fn sum_of_pools(&self, counts: impl Fn(&str) -> bool) -> Result<PoolRow, Error> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// A socket whose reads and writes all end by the deadline, however few bytes each of them moves.
 #[derive(Debug)]
 pub struct DeadlineSocket {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     until: Deadline,
 }
 
@@ -27,7 +27,7 @@ impl Deadline {
 }
 
 impl DeadlineSocket {
-    pub(super) fn new(socket: TcpStream, until: Deadline) -> DeadlineSocket {
+    pub(super) fn new(socket: Arc<TcpStream>, until: Deadline) -> DeadlineSocket {
         DeadlineSocket { socket, until }
     }
 }
@@ -37,7 +37,7 @@ impl Read for DeadlineSocket {
         if let Some(until) = self.until.get() {
             self.socket.set_read_timeout(Some(left(until)?))?;
         }
-        self.socket.read(into)
+        (&*self.socket).read(into)
     }
 }
 
@@ -46,11 +46,11 @@ impl Write for DeadlineSocket {
         if let Some(until) = self.until.get() {
             self.socket.set_write_timeout(Some(left(until)?))?;
         }
-        self.socket.write(bytes)
+        (&*self.socket).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
+        (&*self.socket).flush()
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_pgwire::Head;
@@ -20,10 +21,10 @@ const CHUNK: usize = 16 * 1024;
 
 #[derive(Debug)]
 enum Socket {
-    Tcp(TcpStream),
+    Tcp(Arc<TcpStream>),
     Unix(UnixStream),
-    /// What encrypts, and the socket below it.
-    Encrypted(Encrypted, TcpStream),
+    /// What encrypts, and the socket below it, which both have.
+    Encrypted(Encrypted, Arc<TcpStream>),
 }
 
 /// Bytes through an encryption.
@@ -58,7 +59,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn connect(address: &Address, timeout: Duration, bounds: Option<Bounds>) -> Result<Self, Error> {
         let socket = match address {
-            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout, bounds)?),
+            Address::Tcp { host, port } => Socket::Tcp(Arc::new(connect_tcp(host, *port, timeout, bounds)?)),
             Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
         let deadline = Deadline::default();
@@ -95,22 +96,21 @@ impl Stream {
         handshake: impl FnOnce(DeadlineSocket) -> io::Result<Box<dyn Transport>>,
     ) -> Result<Self, Error> {
         let Socket::Tcp(socket) = self.socket else { return Ok(self) };
-        let below = socket.try_clone()?;
-        let below_tls = DeadlineSocket::new(socket, self.deadline.clone());
-        let socket = Socket::Encrypted(Encrypted(handshake(below_tls)?), below);
+        let below_tls = DeadlineSocket::new(socket.clone(), self.deadline.clone());
+        let socket = Socket::Encrypted(Encrypted(handshake(below_tls)?), socket);
         Ok(Stream { socket, ..self })
     }
 
     pub(super) fn into_tcp(self) -> Option<TcpStream> {
         match self.socket {
-            Socket::Tcp(socket) if self.at == self.incoming.len() => Some(socket),
+            Socket::Tcp(socket) if self.at == self.incoming.len() => Arc::into_inner(socket),
             _ => None,
         }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match &mut self.socket {
-            Socket::Tcp(socket) => socket.write_all(bytes)?,
+            Socket::Tcp(socket) => (&**socket).write_all(bytes)?,
             Socket::Unix(socket) => socket.write_all(bytes)?,
             Socket::Encrypted(through, _) => {
                 through.0.write_all(bytes)?;
@@ -194,7 +194,7 @@ impl Stream {
     fn read_at(&mut self, at: usize) -> io::Result<usize> {
         loop {
             let outcome = match &mut self.socket {
-                Socket::Tcp(socket) => socket.read(&mut self.incoming[at..]),
+                Socket::Tcp(socket) => (&**socket).read(&mut self.incoming[at..]),
                 Socket::Unix(socket) => socket.read(&mut self.incoming[at..]),
                 Socket::Encrypted(through, _) => through.0.read(&mut self.incoming[at..]),
             };
