@@ -201,13 +201,23 @@ fn an_edited_file_with_a_mistake_is_no_version_and_two_editors_do_not_overwrite_
     fs::write(stage.file(), text.replace("size = 2", "size = 4")).unwrap();
     let pending = stage.api.get("/api/v1/config/pending");
     assert_eq!((&pending["text"], &pending["adjusted"]), (&"This will disconnect nobody.".into(), &json!(["app"])));
-    stage.site.weir().signal(Signal::SIGHUP);
+    // It was edited once more behind the preview.
+    let previewed = format!("/api/v1/reload?file={}", pending["file"].as_str().unwrap());
+    fs::write(stage.file(), text.replace("size = 2", "size = 5")).unwrap();
+    let (status, other) = stage.ask("POST", &previewed, &Value::Null);
+    assert_eq!((status, stage.versions(1).len()), (409, 1), "{other}");
+    fs::write(stage.file(), text.replace("size = 2", "size = 4")).unwrap();
+    assert_eq!(stage.api.post(&previewed).0, 204);
     let versions = stage.versions(2);
+    assert_eq!((&versions[0]["via"], &versions[0]["command"]), (&"api".into(), &"RELOAD".into()));
+    fs::write(stage.file(), text.replace("size = 2", "size = 6")).unwrap();
+    stage.site.weir().signal(Signal::SIGHUP);
+    let versions = stage.versions(3);
     assert_eq!((&versions[0]["via"], &versions[0]["command"]), (&"signal".into(), &"RELOAD".into()));
-    // Another editor was faster than this one, who has seen version 2.
+    // Another editor was faster than this one, who has seen version 3.
     stage.size(9, "");
-    stage.versions(3);
-    let (status, late) = stage.restore(1, &json!({ "latest": 2 }));
+    stage.versions(4);
+    let (status, late) = stage.restore(1, &json!({ "latest": 3 }));
     assert_eq!((status, stage.present_size()), (409, 9.into()), "{late}");
 }
 

@@ -97,6 +97,9 @@ pub struct ChangePreview {
     pub differences: Differences,
     /// Secrets, by their keys, that must be given with the change: then nothing else is known.
     pub secrets: Vec<String>,
+    /// Which text of the file a reload would read: another number for another text, in this process. None where the
+    /// change is not a reload.
+    pub text: Option<u64>,
 }
 
 /// A change that the control plane requests.
@@ -142,6 +145,8 @@ pub enum ChangeError {
     Overtaken(u64),
     /// The file has changed since it was read; holds its path.
     ChangedByHand(String),
+    /// The file has changed since the preview of its reload.
+    NotAsPreviewed,
     /// Secrets of an earlier version, by their keys, that were not stored, and that the file does not have any more.
     SecretsNeeded(Vec<String>),
     /// The cluster's configuration has changed since this node adopted it.
@@ -167,6 +172,7 @@ impl fmt::Display for ChangeError {
                 write!(f, "the configuration has changed since: it is version {latest} now")
             }
             ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            ChangeError::NotAsPreviewed => f.write_str("the file has changed since the preview of its reload"),
             ChangeError::ChangedInCluster => {
                 f.write_str("the cluster's configuration has changed since this node adopted it")
             }

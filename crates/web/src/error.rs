@@ -146,6 +146,7 @@ impl ApiError {
                 ChangeError::NameTaken(..)
                 | ChangeError::ChangedByHand(_)
                 | ChangeError::Overtaken(_)
+                | ChangeError::NotAsPreviewed
                 | ChangeError::ChangedInCluster
                 | ChangeError::Fixed => StatusCode::CONFLICT,
                 ChangeError::ClusterAway(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -256,6 +257,7 @@ fn change_error(why: &ChangeError) -> ErrorBody {
             .hint("nodes that share their configuration have a list each: put a line \"user\" \"password\" into it on each node; or list users in [auth.users]"),
         ChangeError::Overtaken(_) => body.hint("look at the change: GET /api/v1/config/versions; then send yours again"),
         ChangeError::ChangedByHand(_) => body.hint("reload it with POST /api/v1/reload, check it, and send the change again"),
+        ChangeError::NotAsPreviewed => body.hint("look at GET /api/v1/config/pending again, and send the reload with its file"),
         ChangeError::ChangedInCluster => body.hint("look at GET /api/v1/cluster, and send the change again when this node runs the newest revision"),
         ChangeError::ClusterAway(_) => body.hint("look at etcd, and send the change again"),
         ChangeError::SecretsNeeded(keys) => ErrorBody { key: keys.first().cloned(), ..body }.hint("send them as \"secrets\", by these keys"),

@@ -15,6 +15,7 @@ mod user_list;
 pub(crate) use state::ConfigStore;
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -86,6 +87,7 @@ impl ConfigStore {
                 versions: OnceLock::new(),
                 permits: Permits::default(),
                 looks: Looks::default(),
+                text_hasher: RandomState::new(),
             },
             config,
         ))
@@ -341,7 +343,8 @@ impl ConfigAccess for ConfigStore {
             Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
-        Ok(preview(&current.config, &next))
+        let text = Some(self.text_hasher.hash_one(&text));
+        Ok(ChangePreview { text, ..preview(&current.config, &next) })
     }
 
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
@@ -394,7 +397,7 @@ impl ConfigAccess for ConfigStore {
 
 fn preview(before: &Config, after: &Config) -> ChangePreview {
     let (changes, differences) = (weir_config::changes(before, after), weir_config::differences(before, after));
-    ChangePreview { changes, differences, secrets: Vec::new() }
+    ChangePreview { changes, differences, ..ChangePreview::default() }
 }
 
 /// The outline of the file with the changes that are not in it; or why there is none.

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::ServiceState;
 use weir_config::{Assignment, Edit};
@@ -62,11 +61,6 @@ pub(crate) async fn status(
         cluster: if config.cluster.etcd.is_empty() { String::new() } else { config.cluster.name.clone() },
         faults: report.faults.iter().map(Fault::from).collect(),
     }))
-}
-
-/// `POST /api/v1/reload`.
-pub(crate) async fn reload(changer: Changer) -> Result<StatusCode, ApiError> {
-    changer.workers.reload(changer.author).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 #[derive(Serialize)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Query, State};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ChangePreview, ConfigAccess, Report};
@@ -138,6 +139,9 @@ pub(crate) struct PreviewReply {
     secrets_needed: Vec<String>,
     /// The last version now, for the change itself.
     latest: u64,
+    /// Of a reload: which text of the file was read, for the reload itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -180,6 +184,34 @@ pub(crate) async fn pending(
     Ok(Json(reply))
 }
 
+#[derive(Deserialize)]
+pub(crate) struct ReloadQuery {
+    /// The file as a preview of this reload has named it: another one is not read.
+    file: Option<String>,
+}
+
+/// `POST /api/v1/reload`.
+pub(crate) async fn reload(
+    State(config): State<Arc<dyn ConfigAccess>>,
+    changer: Changer,
+    wanted: Result<Query<ReloadQuery>, QueryRejection>,
+) -> Result<StatusCode, ApiError> {
+    let Query(ReloadQuery { file }) = wanted?;
+    if let Some(file) = file {
+        let preview = spawn_blocking(move || config.preview_reload()).await.map_err(|_| ApiError::Ending)?;
+        let text = preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?.text;
+        if text.map(file_id) != Some(file) {
+            return Err(ApiError::NotChanged(ChangeError::NotAsPreviewed));
+        }
+    }
+    changer.workers.reload(changer.author).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// As replies and requests write which text a file has.
+fn file_id(text: u64) -> String {
+    format!("{text:016x}")
+}
+
 /// `POST /api/v1/config/versions/{number}/restore`.
 pub(crate) async fn restore(
     State(versions): State<Versions>,
@@ -213,7 +245,7 @@ fn edit(version: &Version, body: Body) -> Result<(Edit, Option<u64>), ApiError> 
 
 impl PreviewReply {
     fn of(preview: ChangePreview, report: &Report, latest: u64) -> PreviewReply {
-        let ChangePreview { changes, differences, secrets } = preview;
+        let ChangePreview { changes, differences, secrets, text } = preview;
         let clients = |name: &String| {
             let of_pool = report.pools.iter().filter(|pool| pool.database == *name);
             Disconnected { pool: name.clone(), clients: of_pool.map(|pool| pool.clients()).sum() }
@@ -227,6 +259,7 @@ impl PreviewReply {
             restart: differences.restart.into_iter().map(|change| change.key).collect(),
             secrets_needed: secrets,
             latest,
+            file: text.map(file_id),
             ..PreviewReply::default()
         };
         reply.text = reply.words();

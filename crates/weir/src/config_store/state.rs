@@ -1,5 +1,6 @@
 //! What a configuration store has: the file, the text and the configuration in force, and changes that are prepared.
 
+use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -30,6 +31,8 @@ pub(crate) struct ConfigStore {
     pub(super) permits: Permits,
     /// Connections that are kept to look at servers.
     pub(super) looks: Looks,
+    /// With keys of this process: a hash that others see says nothing of the file's secrets.
+    pub(super) text_hasher: RandomState,
 }
 
 pub(super) struct Current {
