@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
-use weir_config::{Balance, Config, Limits, ListenBy, Method, PoolConfig, Spread, SslMode, Users};
+use weir_config::{Balance, Config, Limits, ListenBy, Method, PasswordCommand, PoolConfig, Spread, SslMode, Users};
 
 use crate::client::{Kind, Topic};
 use crate::context::Rules;
@@ -343,12 +343,18 @@ fn draw_shared_limits(rng: &mut Rng, config: &mut Config) {
 
 fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> PoolConfig {
     let user = rng.chance(700).then(|| "app".to_owned());
+    // Of a stream of its own: other draws stay as they were.
+    let printed = user.is_some() && rng.fork("printed", number).chance(150);
     PoolConfig {
         name: format!("pool{number}"),
         targets,
         balance: *rng.pick(&[Balance::RoundRobin, Balance::Disable]),
         database: format!("db{number}"),
-        password: user.as_deref().map(|user| password_of(user).into()),
+        password: user.as_deref().filter(|_| !printed).map(|user| password_of(user).into()),
+        password_command: Arc::new(PasswordCommand {
+            argv: user.iter().filter(|_| printed).cloned().collect(),
+            ..PasswordCommand::default()
+        }),
         user,
         mode: config.mode,
         on_dirty: config.on_dirty,

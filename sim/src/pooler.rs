@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use weir_admin::{ChangeError, Refusals};
 use weir_base::{ClientAddr, ConnId, Span, Time, WorkerId};
-use weir_config::Config;
+use weir_config::{Config, PasswordCommand};
 use weir_engine::Message;
-use weir_engine::port::{Gone, Input, Secured, Signal, Work, WorkResult};
+use weir_engine::port::{Gone, Input, PrintedPassword, Secured, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::sql::steps_taken;
 
@@ -24,6 +24,7 @@ use crate::lending::{LONGEST_DELIVERY, Waits};
 use crate::limits::{Allowed, broken_client_limit};
 use crate::names::DnsAnswer;
 use crate::network::{End, Owner, SocketEvent};
+use crate::postgres::login::password_of;
 use crate::rng::Rng;
 use crate::salts;
 use crate::scenario::Pooling;
@@ -75,6 +76,8 @@ struct Shared {
     /// After how many inputs in a thousand a client is frozen and thawed.
     freezes: u32,
     rng: Rng,
+    /// For what programs print.
+    printed: Rng,
 }
 
 impl Pooler {
@@ -386,6 +389,7 @@ impl Pooler {
                 WorkResult::Salted(salts::salted(&password, &salt, iterations))
             }
             Work::CheckPassword(_) => WorkResult::Checked(Err("no user is known here".to_owned())),
+            Work::ServerPassword { command, refused } => self.shared.print_password(&command, refused.as_deref()),
             Work::NameOfUser(uid) => WorkResult::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig(_) => WorkResult::Config(self.shared.load()),
             Work::ApplyTls(config) => WorkResult::Config(weir_config::apply_tls(&config).map(Arc::new)),
@@ -504,10 +508,20 @@ impl Shared {
             gone: Vec::new(),
             waits: Waits::default(),
             freezes: *rng.pick(&[0, 20, 300]),
+            printed: rng.fork("printed", 0),
             rng,
         };
         shared.allowed.note(&config);
         shared
+    }
+
+    /// What the program of a pool prints: the password of the user that it names, or one that was printed earlier and is
+    /// not valid any more.
+    fn print_password(&mut self, command: &PasswordCommand, refused: Option<&str>) -> WorkResult {
+        const OLD: &str = "of yesterday";
+        let is_new = refused == Some(OLD) || self.printed.chance(700);
+        let password = if is_new { password_of(&command.argv[0]).into() } else { OLD.into() };
+        WorkResult::Password(Ok(PrintedPassword { password, is_new }))
     }
 
     fn load(&mut self) -> Result<Arc<Config>, String> {

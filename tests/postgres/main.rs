@@ -69,6 +69,7 @@ mod reload;
 mod replication;
 mod scale;
 mod sequences;
+mod server_passwords;
 mod server_tls;
 mod settings;
 mod shapes;

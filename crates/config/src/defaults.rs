@@ -49,6 +49,7 @@ impl Default for PoolConfig {
             database: String::new(),
             user: None,
             password: None,
+            password_command: Arc::default(),
             mode: PoolMode::default(),
             on_dirty: OnDirty::default(),
             warn_on_dirty: true,

@@ -54,7 +54,7 @@ pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
     Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
-    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_exposure, find_password_source,
+    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_command, find_exposure, find_password_source,
     find_plain_secret, hide_queries, is_blank, is_settable, merge, node_part, outline, outline_changes, panel_address,
     pool_keys, replace_secrets, restore, rewrite, secret_form, shared_part, shared_sections, user_keys, with_verifiers,
 };
@@ -65,8 +65,8 @@ pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat,
-    MAX_PEER_ID, Network, OnServerDown, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo,
-    Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    MAX_PEER_ID, Network, OnServerDown, PasswordCommand, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs,
+    SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::RESERVED_DATABASES;
 pub use oidc::{Oidc, is_safe_url};

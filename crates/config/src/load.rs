@@ -284,6 +284,7 @@ impl Loader<'_> {
             database,
             user: text.user,
             password,
+            password_command: Arc::new(text.password_command),
             mode: text.mode,
             on_dirty: text.on_dirty,
             warn_on_dirty: text.warn_on_dirty,
@@ -388,10 +389,23 @@ impl Loader<'_> {
     fn password(&self, config: &Config, pool: &PoolText) -> Result<Option<Arc<str>>, ConfigError> {
         let title = self.title(config, pool);
         let key = |name: &str| format!("pools.{}.{name}", pool.name);
-        match (&pool.password, &pool.password_file, &pool.password_env) {
-            (None, None, None) => Ok(None),
-            (Some(password), None, None) => Ok(Some(password.as_str().into())),
-            (None, Some(file), None) => {
+        match (&pool.password, &pool.password_file, &pool.password_env, &*pool.password_command.argv) {
+            (None, None, None, []) => Ok(None),
+            (None, None, None, [program, ..]) if program.is_empty() || pool.user.is_none() => {
+                let (message, hint) = match program.is_empty() {
+                    true => {
+                        (format!("\"password_command\" in {title} names no program"), "name one, as its first text")
+                    }
+                    false => (
+                        format!("{title} has a password_command and no user"),
+                        "give the user whose password it prints",
+                    ),
+                };
+                Err(self.error(config, &key("password_command"), &message, hint))
+            }
+            (None, None, None, _) => Ok(None),
+            (Some(password), None, None, []) => Ok(Some(password.as_str().into())),
+            (None, Some(file), None, []) => {
                 let file = self.beside(Path::new(file));
                 let text = (self.read)(&file).map_err(|e| {
                     let message = format!("the password file {} of {title} can't be read: {e}", file.display());
@@ -404,7 +418,7 @@ impl Loader<'_> {
                     self.error(config, &key("password_file"), &message, "write the password into it, on one line")
                 })
             }
-            (None, None, Some(name)) => {
+            (None, None, Some(name), []) => {
                 if !is_variable(name) {
                     // Not shown in the message: it may be a password.
                     let message = format!("\"password_env\" in {title} is not the name of an environment variable");
@@ -421,7 +435,8 @@ impl Loader<'_> {
                 })
             }
             _ => {
-                let message = format!("{title} has more than one of password, password_file and password_env");
+                let message =
+                    format!("{title} has more than one of password, password_file, password_env and password_command");
                 Err(self.error(config, &format!("pools.{}", pool.name), &message, "keep one of them"))
             }
         }

@@ -608,6 +608,8 @@ pub struct PoolConfig {
     pub user: Option<String>,
     /// The password of `user` on the server.
     pub password: Option<Arc<str>>,
+    /// What prints that password, where it is not in the configuration; see [`PoolConfig::password_command`].
+    pub password_command: Arc<PasswordCommand>,
     /// The pool mode.
     pub mode: PoolMode,
     /// What happens to a server whose session state a client changed.
@@ -635,6 +637,17 @@ pub struct PoolConfig {
     pub auth_database: Option<String>,
     /// The limits, resolved.
     pub limits: Limits,
+}
+
+/// A program that prints the password for logins at a pool's servers (`password_command`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PasswordCommand {
+    /// The program and its arguments; none: there is no program. No shell reads them.
+    pub argv: Vec<String>,
+    /// How long it may run.
+    pub timeout: Span,
+    /// How long a password counts, from the end of its run.
+    pub lifetime: Span,
 }
 
 /// How the connections of a pool are spread over its servers (`load_balance_hosts`).
@@ -891,6 +904,23 @@ impl PoolConfig {
     /// For a pool without servers, which no reader makes.
     pub fn target(&self) -> &Target {
         self.targets.first().expect("a pool has a server")
+    }
+
+    /// Whether the pool has a password of its own, or a program that prints it.
+    pub fn has_password(&self) -> bool {
+        self.password.is_some() || self.password_command().is_some()
+    }
+
+    /// The program that prints the pool's password, if there is one.
+    pub fn password_command(&self) -> Option<&Arc<PasswordCommand>> {
+        Some(&self.password_command).filter(|command| !command.argv.is_empty())
+    }
+
+    /// What a connection to the pool's servers depends on: with another value of it, it is replaced. A password is not
+    /// part of it: it counts at a login only, so a new one replaces no connection.
+    pub fn connects_to(&self) -> impl PartialEq + fmt::Debug {
+        let PoolConfig { targets, database, user, session_attrs, connect_query, startup, require_auth, .. } = self;
+        (targets, database, user, session_attrs, connect_query, startup, require_auth)
     }
 
     /// What happens to a server on which a client left state. In mode auto no client finds what another has left.

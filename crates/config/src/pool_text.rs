@@ -5,7 +5,7 @@
 use weir_auth::RequireAuth;
 use weir_base::{OnDirty, PoolMode};
 
-use crate::model::{Balance, Config, Limits, PoolConfig, SessionAttrs};
+use crate::model::{Balance, Config, Limits, PasswordCommand, PoolConfig, SessionAttrs};
 
 /// A pool as written.
 #[derive(Clone)]
@@ -20,6 +20,7 @@ pub(crate) struct PoolText {
     pub(crate) password: Option<String>,
     pub(crate) password_file: Option<String>,
     pub(crate) password_env: Option<String>,
+    pub(crate) password_command: PasswordCommand,
     pub(crate) mode: PoolMode,
     pub(crate) on_dirty: OnDirty,
     pub(crate) warn_on_dirty: bool,
@@ -52,6 +53,7 @@ impl PoolText {
             password: None,
             password_file: None,
             password_env: None,
+            password_command: PasswordCommand::default(),
             mode: config.mode,
             on_dirty: config.on_dirty,
             warn_on_dirty: config.warn_on_dirty,
@@ -86,6 +88,7 @@ impl PoolText {
             database: Some(pool.database.clone()).filter(|name| !name.is_empty() && *name != pool.name),
             user: pool.user.clone(),
             password: pool.password.as_deref().map(str::to_owned),
+            password_command: PasswordCommand::clone(&pool.password_command),
             mode: pool.mode,
             on_dirty: pool.on_dirty,
             warn_on_dirty: pool.warn_on_dirty,

@@ -1,6 +1,6 @@
 //! What changes with a reload, and what needs a restart.
 
-use crate::model::{Config, Listen, PoolConfig, Web};
+use crate::model::{Config, Listen, Web};
 use crate::names::FALLBACK;
 use crate::origin::FileFormat;
 use crate::settings;
@@ -24,9 +24,9 @@ pub struct Differences {
     pub added: Vec<String>,
     /// Removed pools.
     pub removed: Vec<String>,
-    /// Pools whose servers must be replaced: another server, database, user or password.
+    /// Pools whose servers must be replaced: another server, database or user.
     pub reconnect: Vec<String>,
-    /// Pools of which only sizes, limits or policies changed.
+    /// Pools of which only sizes, limits, policies or the password changed.
     pub adjusted: Vec<String>,
     /// Settings that take effect with the reload.
     pub live: Vec<Change>,
@@ -54,7 +54,7 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
         let (name, fallback) = (&pool.name, old.fallback.as_ref().filter(|_| pool.name == FALLBACK));
         match old.pools.get(name).or(fallback) {
             None => found.added.push(name.clone()),
-            Some(before) if !same_login(before, pool) => found.reconnect.push(name.clone()),
+            Some(before) if before.connects_to() != pool.connects_to() => found.reconnect.push(name.clone()),
             Some(before) if before != pool => found.adjusted.push(name.clone()),
             Some(_) => {}
         }
@@ -102,16 +102,6 @@ fn users_differ(old: &Config, new: &Config) -> bool {
     old.auth.users != new.auth.users || old.users != new.users || access(old) != access(new)
 }
 
-fn same_login(a: &PoolConfig, b: &PoolConfig) -> bool {
-    let login = |pool: &'_ PoolConfig| {
-        let PoolConfig {
-            targets, database, user, password, startup, connect_query, session_attrs, require_auth, ..
-        } = pool.clone();
-        (targets, database, user, password, startup, connect_query, session_attrs, require_auth)
-    };
-    login(a) == login(b)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -119,7 +109,7 @@ mod tests {
     use weir_base::{Host, Target};
 
     use super::*;
-    use crate::Users;
+    use crate::{PoolConfig, Users};
 
     fn pool(name: &str) -> PoolConfig {
         PoolConfig {
@@ -147,8 +137,8 @@ mod tests {
         let found = differences(&old, &config([pool("new"), pool("same"), sized, moved, secret]));
         assert_eq!(found.added, ["new"]);
         assert_eq!(found.removed, ["gone"]);
-        assert_eq!(found.adjusted, ["sized"]);
-        assert_eq!(found.reconnect, ["moved", "secret"]);
+        assert_eq!(found.adjusted, ["secret", "sized"]);
+        assert_eq!(found.reconnect, ["moved"]);
         assert!(found.live.is_empty() && found.restart.is_empty() && !found.users);
     }
 

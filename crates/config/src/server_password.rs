@@ -1,17 +1,21 @@
 //! Where the password of a pool's logins at its servers comes from: one rule for `weir check` and the tests of pools.
 //!
-//! A worker logs in by the same order: the pool's password, the listed secret of its user, what clients' logins
+//! A worker logs in by the same order: the pool's password, what its program prints, the listed secret of its user, what clients' logins
 //! provided.
+
+use std::sync::Arc;
 
 use weir_auth::{Method, Secret};
 
-use crate::model::{Config, PoolConfig};
+use crate::model::{Config, PasswordCommand, PoolConfig};
 
 /// The source of the password for a pool's logins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerPassword<'a> {
     /// The configuration has the password.
     Known(&'a str),
+    /// A program prints it.
+    Printed(&'a Arc<PasswordCommand>),
     /// The configuration has the password's md5 hash, which suffices for a server that requests md5.
     Hash,
     /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an
@@ -27,6 +31,9 @@ impl Config {
         let Some(user) = &pool.user else { return ServerPassword::Clients };
         if let Some(password) = &pool.password {
             return ServerPassword::Known(password);
+        }
+        if let Some(command) = pool.password_command() {
+            return ServerPassword::Printed(command);
         }
         let listed = self.auth.users.get(user).filter(|secret| !secret.is_empty());
         match listed.map(|secret| (secret, Secret::parse(secret))) {

@@ -136,6 +136,8 @@ pub(crate) enum Job {
     NameOfUser(u32),
     /// The hash of a password for our login at a server.
     ServerSalt(ConnId),
+    /// The password for our login at a server.
+    ServerPassword(ConnId),
     /// The configuration is read or changed.
     Reload,
     /// A configuration is added to the history.

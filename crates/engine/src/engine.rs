@@ -483,6 +483,9 @@ impl Engine {
             (Some(Job::ServerSalt(conn)), port::WorkResult::Salted(salted)) => {
                 login::salted(&mut self.core, now, conn, &salted, io)
             }
+            (Some(Job::ServerPassword(conn)), port::WorkResult::Password(printed)) => {
+                login::password_printed(&mut self.core, now, conn, printed, io)
+            }
             (Some(Job::Reload), port::WorkResult::Config(read)) => {
                 self.admin.config_read(&mut self.core, now, read, io)
             }

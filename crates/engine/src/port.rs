@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
-use weir_config::{Config, SslMode};
+use weir_config::{Config, PasswordCommand, SslMode};
 
 use crate::workers::messages::Message;
 
@@ -277,6 +277,13 @@ pub enum Work {
     /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of
     /// work waits for it.
     CheckPassword(Box<PasswordCheck>),
+    /// The password for a login at a server, from the program that prints it, or from an earlier run of that.
+    ServerPassword {
+        /// The program.
+        command: Arc<PasswordCommand>,
+        /// A password that a server has refused: it is not given again.
+        refused: Option<Arc<str>>,
+    },
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
     /// Read and validate the configuration files again.
@@ -296,6 +303,7 @@ impl fmt::Debug for Work {
             Work::SaltServer { .. } => "SaltServer",
             Work::SaltClient { .. } => "SaltClient",
             Work::CheckPassword(_) => "CheckPassword",
+            Work::ServerPassword { .. } => "ServerPassword",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig(_) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
@@ -305,12 +313,23 @@ impl fmt::Debug for Work {
     }
 }
 
+/// What a program has printed. Never printed again.
+#[derive(Clone)]
+pub struct PrintedPassword {
+    /// The password.
+    pub password: Arc<str>,
+    /// Whether the program was run for this login: if the server refuses the password, a second run would not help.
+    pub is_new: bool,
+}
+
 /// The result of a helper's work.
 pub enum WorkResult {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
     /// For [`Work::CheckPassword`]: why it is not right, or could not be checked, in a line for the log.
     Checked(Result<(), String>),
+    /// For [`Work::ServerPassword`]: why there is none, in a line for clients and the log.
+    Password(Result<PrintedPassword, String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a valid configuration, or one line with the error and its location.
@@ -326,6 +345,7 @@ impl fmt::Debug for WorkResult {
         f.write_str(match self {
             WorkResult::Salted(_) => "Salted",
             WorkResult::Checked(_) => "Checked",
+            WorkResult::Password(_) => "Password",
             WorkResult::UserName(_) => "UserName",
             WorkResult::Config(_) => "Config",
             WorkResult::Changed(_) => "Changed",

@@ -3,8 +3,8 @@
 //! Each kind of work has threads and a bounded queue of its own, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks. What anybody can
-//! cause runs with a lower priority than all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks; programs that print
+//! passwords. What anybody can cause runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`MAX_UNDER_WAY`] requests under way in a
 //! queue, and the queues have room for that many of each worker: so they are never full, and further requests wait in
@@ -24,7 +24,7 @@ use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
-use crate::passwords;
+use crate::passwords::{self, printed_password};
 use crate::tls::{HandshakeStep, Side, TlsFiles};
 use crate::work::WorkKind;
 
@@ -76,6 +76,7 @@ pub(crate) struct Helpers {
     users: WorkQueue<(u64, Work)>,
     ldap: WorkQueue<(u64, Work)>,
     pam: WorkQueue<(u64, Work)>,
+    printed: WorkQueue<(u64, Work)>,
     names: WorkQueue<Query>,
     connects: WorkQueue<(ConnId, Box<HandshakeStep>)>,
     accepts: WorkQueue<(ConnId, Box<HandshakeStep>)>,
@@ -123,6 +124,7 @@ impl Helpers {
             users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
             ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
             pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
+            printed: checkers(ThreadSetup::new("weir-passwords", 1), mailboxes, WorkKind::Printed)?,
             names: look_ups(ThreadSetup::new("weir-names", LOOK_UPS), mailboxes)?,
             connects: work_queue(ThreadSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: work_queue(ThreadSetup::new("weir-tls-accept", 2).nicer(), mailboxes, take_step)?,
@@ -155,19 +157,22 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A queue for passwords. Each LDAP server and each service of PAM has threads of its own, as long as it has checks: so
-/// one that hangs delays no other one. The configuration bounds their number.
+/// A queue for passwords. Each LDAP server, each service of PAM and each program has threads of its own, as long as it
+/// has something to do: so one that hangs delays no other one. The configuration bounds their number.
 fn checkers(setup: ThreadSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<WorkQueue<(u64, Work)>> {
     let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();
     thread::Builder::new().name(setup.name.into()).spawn(move || {
         let mut checkers = HashMap::new();
         while let Ok(Request { from, what: (job, work) }) = queue.recv() {
-            let Work::CheckPassword(check) = work else { continue };
             let mailboxes = mailboxes.clone();
-            let key = check.by.key();
+            let key = match &work {
+                Work::CheckPassword(check) => check.by.key(),
+                Work::ServerPassword { command, .. } => command.argv.join("\0").into(),
+                _ => continue,
+            };
             let run = move || {
-                let result = WorkResult::Checked(passwords::check(&check));
+                let result = password_job(work);
                 mailboxes.send(from, WorkerMessage::JobDone { kind, job, result });
             };
             checkers.entry(key).or_insert_with(|| ThreadPool::new(setup)).run(Box::new(run));
@@ -192,12 +197,23 @@ fn look_ups(setup: ThreadSetup, mailboxes: &Mailboxes) -> io::Result<WorkQueue<Q
     Ok(requests)
 }
 
+/// Work for a queue of passwords.
+fn password_job(work: Work) -> WorkResult {
+    match work {
+        Work::ServerPassword { command, refused } => {
+            WorkResult::Password(printed_password(&command, refused.as_deref()))
+        }
+        Work::CheckPassword(check) => WorkResult::Checked(passwords::check(&check)),
+        _ => WorkResult::Checked(Err("this is not about passwords".to_owned())),
+    }
+}
+
 fn run_job(configuring: &Configuring, work: Work) -> WorkResult {
     match work {
         Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
             WorkResult::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
-        Work::CheckPassword(check) => WorkResult::Checked(passwords::check(&check)),
+        Work::CheckPassword(_) | Work::ServerPassword { .. } => password_job(work),
         Work::NameOfUser(uid) => WorkResult::UserName(name_of_user(uid)),
         Work::LoadConfig(reread) => WorkResult::Config((configuring.reload)(reread)),
         Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config)),
@@ -324,6 +340,7 @@ pub(crate) struct HelperQueues {
     users: Queue<(u64, Work)>,
     ldap: Queue<(u64, Work)>,
     pam: Queue<(u64, Work)>,
+    printed: Queue<(u64, Work)>,
     names: Queue<Query>,
     connects: Queue<(ConnId, Box<HandshakeStep>)>,
     accepts: Queue<(ConnId, Box<HandshakeStep>)>,
@@ -338,6 +355,7 @@ impl HelperQueues {
             users: Queue::new(me, helpers.users),
             ldap: Queue::new(me, helpers.ldap),
             pam: Queue::new(me, helpers.pam),
+            printed: Queue::new(me, helpers.printed),
             names: Queue::new(me, helpers.names),
             connects: Queue::new(me, helpers.connects),
             accepts: Queue::new(me, helpers.accepts),
@@ -352,6 +370,7 @@ impl HelperQueues {
             WorkKind::Users => &mut self.users,
             WorkKind::Ldap => &mut self.ldap,
             WorkKind::Pam => &mut self.pam,
+            WorkKind::Printed => &mut self.printed,
         }
     }
 

@@ -15,7 +15,7 @@
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: negotiated parameters, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
-//! | `passwords` | passwords that LDAP or PAM checks |
+//! | `passwords` | passwords that LDAP or PAM checks, or a program prints |
 //! | `files` | files that an operator names |
 //! | `upgrade` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | notifications to systemd |
@@ -58,7 +58,7 @@ pub use handler::{Handler, WorkerSetup};
 pub use helpers::{ChangeConfig, Fit, Record, Reload};
 pub use listen::{Bound, Inherited, addresses_in_use};
 pub use log::{LogTarget, check_log_file, log_start_error};
-pub use passwords::{PAM_HELPER, PamRequest};
+pub use passwords::{PAM_HELPER, PamRequest, printed_password};
 pub use port::MakeRing;
 pub use serve::{Ready, ServeOptions, VERSION, serve, start_engines};
 pub use signals::Signals;

@@ -17,6 +17,8 @@ pub(crate) enum WorkKind {
     Ldap,
     /// Having passwords checked by PAM.
     Pam,
+    /// Running programs that print passwords.
+    Printed,
 }
 
 impl WorkKind {
@@ -26,6 +28,7 @@ impl WorkKind {
                 WorkKind::Config
             }
             Work::SaltServer { .. } => WorkKind::Servers,
+            Work::ServerPassword { .. } => WorkKind::Printed,
             Work::SaltClient { .. } => WorkKind::Clients,
             Work::NameOfUser(_) => WorkKind::Users,
             Work::CheckPassword(check) => match check.by {

@@ -8,7 +8,7 @@ use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Bounds, Connection, Error};
 
 use crate::cluster::Permit;
-use crate::pool_test::{Login, connect, login};
+use crate::pool_test::{connect, login};
 
 /// How long connecting, logging in and the query may take together.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,9 +52,7 @@ pub(crate) fn open(
     application: &str,
     permit: Option<Permit>,
 ) -> Result<Look, String> {
-    let Login::As { user, password } = login(config, pool) else {
-        return Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned());
-    };
+    let (user, password) = login(config, pool).known()?;
     let options = [
         ("application_name", application),
         ("client_encoding", "UTF8"),

@@ -15,7 +15,7 @@ use weir_pgclient::{Bounds, Error};
 
 use crate::cluster::Permit;
 use crate::look::{Look, MAX_BYTES, TIMEOUT, open};
-use crate::pool_test::{self, Login};
+use crate::pool_test;
 
 /// The name by which a kept connection is recognised at the server.
 const APPLICATION: &str = "weir incident view";
@@ -47,25 +47,19 @@ struct Kept {
     used: Instant,
 }
 
-/// What a connection depends on: with another login it is another connection.
+/// What a connection depends on: with another login it is another connection. A password counts at the login only.
 #[derive(Clone, PartialEq)]
 struct LoginOf {
     database: String,
     user: String,
-    password: Option<String>,
     tls: TlsSide,
 }
 
 impl LoginOf {
     /// None if no login is known.
     fn of(config: &Config, pool: &PoolConfig) -> Option<LoginOf> {
-        match pool_test::login(config, pool) {
-            Login::As { user, password } => {
-                let (database, tls) = (pool.database.clone(), config.tls.server.clone());
-                Some(LoginOf { database, user, password, tls })
-            }
-            Login::Unknown => None,
-        }
+        let user = pool_test::user(config, pool)?;
+        Some(LoginOf { database: pool.database.clone(), user, tls: config.tls.server.clone() })
     }
 }
 

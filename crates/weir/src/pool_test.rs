@@ -12,7 +12,7 @@ use weir_admin::PoolTestResult;
 use weir_base::Host;
 use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword, SessionAttrs};
 use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
-use weir_runtime::ServerTls;
+use weir_runtime::{ServerTls, printed_password};
 
 use crate::cluster::Permit;
 
@@ -37,6 +37,8 @@ pub(crate) enum Login {
     },
     /// The pool logs in as its clients, and none of their passwords is known.
     Unknown,
+    /// The program that prints the password has failed; holds why.
+    Failed(String),
 }
 
 /// Tests one pool: what its server reports, or why it failed. `permit`: the connection is one of this node's share.
@@ -50,6 +52,7 @@ pub(crate) fn test_pool(config: &Config, pool: &PoolConfig, permit: Option<&Perm
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
+        Login::Failed(why) => Err(why),
     }
 }
 
@@ -59,18 +62,42 @@ pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
     if let Some(user) = &pool.user {
         let password = match config.server_password(pool) {
             ServerPassword::Known(password) => Some(password.to_owned()),
+            ServerPassword::Printed(command) => match printed_password(command, None) {
+                Ok(printed) => Some(printed.password.to_string()),
+                Err(why) => return Login::Failed(format!("password_command failed: {why}")),
+            },
             ServerPassword::Hash | ServerPassword::Clients | ServerPassword::None => None,
         };
         return Login::As { user: user.clone(), password };
     }
+    listed_user(config).map_or(Login::Unknown, |(user, password)| Login::As { user: user.to_owned(), password })
+}
+
+/// The user of [`login`].
+pub(crate) fn user(config: &Config, pool: &PoolConfig) -> Option<String> {
+    pool.user.clone().or_else(|| listed_user(config).map(|(user, _)| user.to_owned()))
+}
+
+/// The first listed user whose password is known, and that.
+fn listed_user(config: &Config) -> Option<(&str, Option<String>)> {
     let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
     let users = &config.auth.users;
     let is_usable = |(user, secret): &(&str, &str)| secret.is_empty() || users.password(user).is_some();
     let first = users.iter().filter(|(user, _)| !of_console(user)).find(is_usable);
-    first.map_or(Login::Unknown, |(user, _)| Login::As {
-        user: user.to_owned(),
-        password: users.password(user).map(str::to_owned),
-    })
+    first.map(|(user, _)| (user, users.password(user).map(str::to_owned)))
+}
+
+impl Login {
+    /// User and password, or why there are none.
+    pub(crate) fn known(self) -> Result<(String, Option<String>), String> {
+        match self {
+            Login::As { user, password } => Ok((user, password)),
+            Login::Unknown => {
+                Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned())
+            }
+            Login::Failed(why) => Err(why),
+        }
+    }
 }
 
 /// Why a test failed.
@@ -163,7 +190,7 @@ fn log_in(
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
     params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
     params.require = pool.require_auth;
-    params.trust.expects_request = pool.user.is_some() && pool.password.is_some();
+    params.trust.expects_request = pool.user.is_some() && pool.has_password();
     let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params };
     attempt.connect().map_err(|error| TestError::new(pool, user, &error))
 }
@@ -242,7 +269,7 @@ fn query_server(
         return Err(Error::Login(format!("{} (target_session_attrs)", condition.why)));
     }
     let mut notes = Vec::new();
-    if pool.password.is_some() && connection.is_trusted() {
+    if pool.has_password() && connection.is_trusted() {
         notes.push(
             "the server let Weir in without asking for the pool's password (trust in its pg_hba.conf)".to_owned(),
         );

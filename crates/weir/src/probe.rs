@@ -70,7 +70,14 @@ type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
 /// Tests the server of a pool; none if no login is known. That the server does not know a listed user is no error.
 fn try_login(config: &Config, pool: &PoolConfig) -> Option<Tried> {
-    let Login::As { user, password } = login(config, pool) else { return None };
+    let (user, password) = match login(config, pool) {
+        Login::As { user, password } => (user, password),
+        Login::Unknown => return None,
+        Login::Failed(why) => {
+            let user = pool.user.clone().unwrap_or_default();
+            return Some((user, Err((Severity::Error, format!("pool {}: {why}", pool.name)))));
+        }
+    };
     let tried = ask(config, pool, &user, password.as_deref()).map_err(|error| judged(config, pool, &error));
     Some((user, tried))
 }
@@ -82,7 +89,7 @@ fn judged(config: &Config, pool: &PoolConfig, error: &TestError) -> (Severity, S
     let source = match config.server_password(pool) {
         ServerPassword::Clients => Some("the pool has it when this user has logged in to Weir as a client"),
         ServerPassword::Hash => Some("the pool has its md5 hash, which suffices if the server requests md5"),
-        ServerPassword::Known(_) | ServerPassword::None => None,
+        ServerPassword::Known(_) | ServerPassword::Printed(_) | ServerPassword::None => None,
     };
     match source.filter(|_| error.lacks_password && pool.user.is_some()) {
         Some(source) => (Severity::Warning, format!("pool {name}: {text}; {source}, so this was not tried further")),

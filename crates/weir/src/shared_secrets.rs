@@ -58,6 +58,12 @@ impl Secrets {
 
     /// A shared text with its secrets in the clear. An error is one line, and names the secret's place.
     pub(crate) fn open(&self, text: &str) -> Result<String, String> {
+        if let Some(key) = weir_config::find_command(text) {
+            return Err(format!(
+                "{key} can't be shared: nodes run no program that is named in etcd; use password_file, and have a program \
+                 on each node write that file"
+            ));
+        }
         let mut keys = None;
         replaced(text, &mut |place, value| {
             if !value.starts_with(ENCRYPTED) {

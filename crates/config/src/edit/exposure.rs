@@ -100,8 +100,11 @@ fn find(before: &Config, after: &Config, gives: impl Fn(&str) -> bool) -> Option
 pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
     let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
     let set = |key: &&&str| keys.keys.get(**key).is_some_and(Option::is_some);
-    let key = ["password_file", "password_env"].iter().find(set)?;
-    let message = format!("\"{key}\" would have Weir read a secret that was not given here");
+    let key = ["password_file", "password_env", "password_command"].iter().find(set)?;
+    let message = match *key {
+        "password_command" => format!("\"{key}\" would have Weir run a program"),
+        key => format!("\"{key}\" would have Weir read a secret that was not given here"),
+    };
     Some(Exposure { key, message, hint: "give the password itself, or change the file and RELOAD" })
 }
 
@@ -122,7 +125,7 @@ fn routes(config: &Config) -> Vec<Route<'_>> {
     for pool in config.pools.values().chain(&config.fallback) {
         let (secret, user) = match &pool.user {
             None => (have_secrets(config, pool).then_some(Secret::Clients), ""),
-            Some(user) if pool.password.is_some() => (Some(Secret::OfPool(&pool.name)), user.as_str()),
+            Some(user) if pool.has_password() => (Some(Secret::OfPool(&pool.name)), user.as_str()),
             Some(user) => (listed(config, user), user.as_str()),
         };
         add(&mut routes, secret, user, pool);
@@ -180,7 +183,7 @@ fn uses(way: &Way<'_>, through: &PoolConfig, known: &[Way<'_>], before: &Config)
         // Another pool's password that equals this pool's password of before.
         let equal = |pool: &&Arc<PoolConfig>| {
             pool.user.as_deref() == Some(way.user)
-                && pool.password == through.password
+                && (&pool.password, &pool.password_command) == (&through.password, &through.password_command)
                 && pool.targets.contains(way.target)
         };
         found.extend(before.pools.values().chain(&before.fallback).filter(equal).map(|pool| pool.require_auth));

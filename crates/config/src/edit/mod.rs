@@ -32,8 +32,8 @@ pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, 
 pub(crate) use overlay::lay_over;
 pub use rewrite::{is_blank, rewrite};
 pub use shared::{
-    ENCRYPTED, Replace, concerns_cluster, find_plain_secret, merge, node_part, replace_secrets, shared_part,
-    shared_sections,
+    ENCRYPTED, Replace, concerns_cluster, find_command, find_plain_secret, merge, node_part, replace_secrets,
+    shared_part, shared_sections,
 };
 pub use stored_secret::{SALT, SecretForm, secret_form, with_verifiers};
 pub use written::{ShownValue, pool_keys, user_keys};

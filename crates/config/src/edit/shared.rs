@@ -70,6 +70,15 @@ pub fn concerns_cluster(edit: &Edit) -> bool {
     }
 }
 
+/// Finds a program that a shared text would have each node run: the key. Who may write into etcd must not run programs
+/// on the nodes.
+pub fn find_command(text: &str) -> Option<String> {
+    let document = parse(text)?;
+    let pools = document.get("pools")?.as_table_like()?;
+    let runs = |pool: &Item| pool.as_table_like().is_some_and(|pool| pool.contains_key("password_command"));
+    pools.iter().find(|(_, pool)| runs(pool)).map(|(name, _)| format!("pools.{name}.password_command"))
+}
+
 /// Finds a secret in the clear in a shared text: its key, and how to refer to it.
 pub fn find_plain_secret(text: &str) -> Option<(String, &'static str)> {
     plain_secret(parse(text)?.as_table(), &[])
@@ -256,6 +265,10 @@ mod tests {
         let users = format!("[auth.users]\nann = \"{verifier}\"\nbob = \"\"\n");
         assert_eq!(find(&users), None, "{users}");
         assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword_env = \"Y\"\n"), None);
+        let key = Some("pools.app.password_command".to_owned());
+        assert_eq!(find_command("[pools.app]\npassword_command = [\"sh\"]\n"), key);
+        assert_eq!(find_command("pools = { app = { password_command = [] } }\n"), key);
+        assert_eq!(find_command("[pools.app]\npassword_file = \"x\"\n"), None);
         assert_eq!(find("[pools.app]\npassword = \"enc:v1:AA==\"\n[auth.users]\nann = \"enc:v1:AA==\"\n"), None);
     }
 

@@ -122,7 +122,7 @@ impl Config {
     pub fn needs_password_of(&self, name: &str) -> bool {
         let as_user = |user: &Option<String>| user.as_deref().is_none_or(|user| user == name);
         let mut pools = self.pools.values().chain(&self.fallback);
-        pools.any(|pool| pool.password.is_none() && as_user(&pool.user)) || self.asks_as(name)
+        pools.any(|pool| !pool.has_password() && as_user(&pool.user)) || self.asks_as(name)
     }
 }
 

@@ -16,7 +16,7 @@ impl Review<'_> {
             let text = format!("auth_dbname of {title} is {name}, the console, where nobody can be asked about users");
             self.warn(&key, text).help("name a database with servers");
         }
-        match (&pool.user, &pool.password) {
+        match (&pool.user, pool.has_password().then_some(())) {
             (None, Some(_)) => {
                 let text = format!("the password of {title} has no effect without a user");
                 self.warn(&key, text).help("give the user, too, or remove it");

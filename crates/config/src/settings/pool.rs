@@ -1,6 +1,6 @@
 //! Settings of one pool: its server, the login there, and the rules of pooling.
 
-use weir_base::{OnDirty, PoolMode};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
@@ -57,10 +57,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Secret,
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.password)),
-        "The password of `user` on the server.",
+        "The password of `user` on the server. Another one is used by the next login; servers that are logged in stay.",
     )
-    .database(&["password"])
-    .effect(Effect::Reconnect),
+    .database(&["password"]),
     Setting::new(
         Pool,
         "password_file",
@@ -69,8 +68,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Field::Pool(|p| FieldMut::Text(&mut p.password_file)),
         "A file that holds the password, in place of `password`; a line end after it is dropped. Relative to the \
          folder of this file.",
-    )
-    .effect(Effect::Reconnect),
+    ),
     Setting::new(
         Pool,
         "password_env",
@@ -78,8 +76,35 @@ pub(super) static SETTINGS: &[Setting] = &[
         "",
         Field::Pool(|p| FieldMut::Text(&mut p.password_env)),
         "An environment variable that holds the password, in place of `password`.",
-    )
-    .effect(Effect::Reconnect),
+    ),
+    Setting::new(
+        Pool,
+        "password_command",
+        Kind::Names,
+        "",
+        Field::Pool(|p| FieldMut::Names(&mut p.password_command.argv)),
+        "A program that prints the password, in place of `password`, and its arguments, as in `[\"/usr/local/bin/token\", \"app\"]`: for \
+         tokens that expire. It is run before a login, by no shell, with Weir's user and environment; what it prints is \
+         kept for `password_command_lifetime`, and never logged. Only in this file. See \
+         [Tokens instead of passwords](howto/tokens.md).",
+    ),
+    Setting::new(
+        Pool,
+        "password_command_timeout",
+        Kind::Time { min: Span::from_millis(1) },
+        "10s",
+        Field::Pool(|p| FieldMut::Span(&mut p.password_command.timeout)),
+        "How long `password_command` may run; then it is killed, and the login has failed. `server_connect_timeout` counts, too.",
+    ),
+    Setting::new(
+        Pool,
+        "password_command_lifetime",
+        Kind::ANY_TIME,
+        "5min",
+        Field::Pool(|p| FieldMut::Span(&mut p.password_command.lifetime)),
+        "How long logins use what `password_command` has printed before it is run again: less than the token is valid. A password \
+         that the server refuses is not used again. 0: it is run for each login.",
+    ),
     Setting::new(
         Pool,
         "mode",

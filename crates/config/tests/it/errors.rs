@@ -380,7 +380,16 @@ fn a_password_that_is_not_there() {
     );
     assert_eq!(
         pool_error("password = \"hush\"\npassword_env = \"P\""),
-        "weir.toml:3: [pools.app] has more than one of password, password_file and password_env; keep one of them"
+        "weir.toml:3: [pools.app] has more than one of password, password_file, password_env and password_command; keep \
+         one of them"
+    );
+    assert_eq!(
+        pool_error("user = \"u\"\npassword_command = [\"\", \"app\"]"),
+        "weir.toml:6: \"password_command\" in [pools.app] names no program; name one, as its first text"
+    );
+    assert_eq!(
+        pool_error("password_command = [\"token\"]"),
+        "weir.toml:5: [pools.app] has a password_command and no user; give the user whose password it prints"
     );
 }
 

@@ -235,14 +235,8 @@ pub(crate) fn has_listener_room(common: &Common, (name, user): (&str, &str), con
 /// Applies a pool's new configuration; returns whether lent servers may have to be closed.
 pub(crate) fn adjust(slot: &mut PoolSlot, common: &Common, config: Arc<weir_config::PoolConfig>, now: Time) -> bool {
     let old = &slot.config;
-    let elsewhere = old.targets != config.targets
-        || old.database != config.database
-        || old.user != config.user
-        || old.password != config.password
-        || old.session_attrs != config.session_attrs
-        || old.connect_query != config.connect_query
-        || old.startup != config.startup
-        || old.require_auth != config.require_auth;
+    let elsewhere = old.connects_to() != config.connects_to();
+    let other_password = old.password != config.password;
     let most = |pool| {
         let settings = settings(pool, Span::ZERO);
         settings.most(settings.reserve_size)
@@ -252,10 +246,12 @@ pub(crate) fn adjust(slot: &mut PoolSlot, common: &Common, config: Arc<weir_conf
     if slot.pool.settings() != &settings {
         slot.pool.resize(settings, now);
     }
+    if other_password {
+        slot.secret_changed();
+    }
     if elsewhere {
         slot.welcome = None;
         slot.accepted.forget_accepted();
-        slot.credentials.keep_hashed(None);
         slot.login_anew(now);
     }
     // Other parameters may be ignored now.
@@ -401,9 +397,10 @@ impl PoolSlot {
         self.pool.reconnect(now);
     }
 
-    /// The secret that is listed for the pool's user has changed: a login that failed is tried again with the new one.
-    /// Servers that are logged in stay.
+    /// The pool's password, or the secret that is listed for its user, has changed: a login that failed is tried again
+    /// with the new one. Servers that are logged in stay.
     pub(crate) fn secret_changed(&mut self) {
+        self.credentials.keep_hashed(None);
         if self.failures.last().is_some() {
             self.retry_login();
         }

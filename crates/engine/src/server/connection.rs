@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_base::{Host, Target, Time};
 use weir_session::auth_query::AuthQuery;
 
+use crate::port::PrintedPassword;
 use crate::secured::Secured;
 use crate::server::hosts::Attempt;
 
@@ -31,6 +32,8 @@ pub(crate) struct Connection {
     pub(super) reported: Vec<(String, String)>,
     /// What a helper hashes for the server's login.
     hashing: Option<SaltedKey>,
+    /// The password of the server's login, where a program has printed it.
+    printed: Option<PrintedPassword>,
     /// The query by which the server identifies its backend.
     pub(super) identifying: Option<AuthQuery>,
 }
@@ -48,6 +51,7 @@ impl Connection {
             connected_at: now,
             reported: Vec::new(),
             hashing: None,
+            printed: None,
             identifying: None,
         }
     }
@@ -90,6 +94,16 @@ impl Connection {
     /// The helper has finished; returns what it hashed.
     pub(crate) fn end_hashing(&mut self) -> Option<SaltedKey> {
         self.hashing.take()
+    }
+
+    /// The login uses this password.
+    pub(crate) fn use_printed(&mut self, password: PrintedPassword) {
+        self.printed = Some(password);
+    }
+
+    /// The login's password, where a program has printed it; the login has ended.
+    pub(crate) fn take_printed(&mut self) -> Option<PrintedPassword> {
+        self.printed.take()
     }
 
     /// The target.

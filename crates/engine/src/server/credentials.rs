@@ -1,5 +1,7 @@
 //! The credentials of a pool for its servers, besides its configuration.
 
+use std::sync::Arc;
+
 use weir_auth::Secret;
 use weir_session::login::CapturedCredentials;
 
@@ -14,6 +16,8 @@ pub(crate) struct KnownCredentials {
     looked_up: Option<Secret>,
     /// The last hashed password: input and result.
     hashed: Option<(SaltedKey, [u8; 32])>,
+    /// The last password of the pool's program that a server has refused, until another one is accepted.
+    refused: Option<Arc<str>>,
 }
 
 impl KnownCredentials {
@@ -42,6 +46,16 @@ impl KnownCredentials {
     /// The last hashed password: input and result.
     pub(crate) fn hashed(&self) -> Option<&(SaltedKey, [u8; 32])> {
         self.hashed.as_ref()
+    }
+
+    /// The last password of the pool's program that a server has refused.
+    pub(crate) fn refused(&self) -> Option<&Arc<str>> {
+        self.refused.as_ref()
+    }
+
+    /// A server has refused a password of the pool's program, or has accepted another one: none is refused.
+    pub(crate) fn set_refused(&mut self, password: Option<Arc<str>>) {
+        self.refused = password;
     }
 
     /// Keeps the result of a hash.

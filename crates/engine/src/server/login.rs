@@ -1,6 +1,7 @@
 //! A server's login: from its connect to its pool, or to the next host.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_base::{ConnId, Time};
 use weir_config::FailedAttempt;
@@ -13,8 +14,8 @@ use crate::core::Core;
 use crate::link::release::RECONFIGURED;
 use crate::link::{query, relay, release};
 use crate::log::log;
-use crate::pools::create;
-use crate::port::{Io, LOOK_UP_FAILED, Level, Work};
+use crate::pools::{PoolSlot, create};
+use crate::port::{Io, LOOK_UP_FAILED, Level, PrintedPassword, Work};
 use crate::server::hosts::Fitness;
 use crate::server::login_failure::{FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
@@ -79,16 +80,68 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
 fn login_goes_on<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, next: NextStep, io: &mut I) {
     match next {
         NextStep::Wait => {}
-        NextStep::Login => {
-            let own = replication::own_startup(core, &server);
-            login_steps::begin(cx!(core, now, io), core.pools.get(server.pool), &mut server, own);
-        }
+        NextStep::Login if await_password(core, &mut server, io) => {}
+        NextStep::Login => begin_login(core, now, &mut server, None, io),
         NextStep::Failed(error) => {
             close::drop_connection(core, &server, io);
             return failed(core, now, server, FailedLogin::lasting(error), io);
         }
     }
     core.conns.put_server(server);
+}
+
+fn begin_login<I: Io>(core: &mut Core, now: Time, server: &mut ServerSlot, printed: Option<Arc<str>>, io: &mut I) {
+    let own = replication::own_startup(core, server);
+    login_steps::begin(cx!(core, now, io), core.pools.get(server.pool), server, (own, printed));
+}
+
+/// Asks for the password, where a program prints it; returns whether it does.
+fn await_password<I: Io>(core: &mut Core, server: &mut ServerSlot, io: &mut I) -> bool {
+    let slot = core.pools.get(server.pool);
+    let Some(command) = slot.config.password_command().filter(|_| slot.is_own()) else { return false };
+    let work = Work::ServerPassword { command: command.clone(), refused: slot.credentials.refused().cloned() };
+    server.enter(ServerState::AwaitingPassword);
+    io.submit_job(core.common.begin_job(Job::ServerPassword(server.conn)), work);
+    true
+}
+
+/// A program has printed the password for a login of ours, or has failed.
+pub(crate) fn password_printed<I: Io>(
+    core: &mut Core,
+    now: Time,
+    conn: ConnId,
+    printed: Result<PrintedPassword, String>,
+    io: &mut I,
+) {
+    let Some(mut server) = core.conns.take::<ServerSlot>(conn) else { return };
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    match printed {
+        Ok(printed) => {
+            begin_login(core, now, &mut server, Some(printed.password.clone()), io);
+            server.connection_mut().use_printed(printed);
+            core.conns.put_server(server);
+        }
+        Err(why) => {
+            close::drop_connection(core, &server, io);
+            let error = own_error(format!("password_command failed: {why}"));
+            failed(core, now, server, FailedLogin::lasting(error), io);
+        }
+    }
+}
+
+/// A server has refused a login. A password that a program had printed for an earlier login may have expired: then the
+/// program is run again.
+fn refused_login(slot: &mut PoolSlot, server: &mut ServerSlot, error: ServerError) -> FailedLogin {
+    let login = FailedLogin::answered(error);
+    match server.connection_mut().take_printed() {
+        Some(printed) if login.error.sqlstate.starts_with("28") => {
+            slot.credentials.set_refused(Some(printed.password));
+            if printed.is_new { login } else { login.again() }
+        }
+        _ => login,
+    }
 }
 
 /// A server has logged in; the pool decides which waiter gets it.
@@ -167,7 +220,8 @@ fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, ste
             let encrypted = server.connection.tls().is_some();
             let refused = error.sqlstate == "28000";
             let failure = if refused { FailedAttempt::Refused { encrypted } } else { FailedAttempt::Other };
-            failed(core, now, server, FailedLogin::answered(error).or(failure), io);
+            let login = refused_login(core.pools.get_mut(server.pool), &mut server, error);
+            failed(core, now, server, login.or(failure), io);
         }
         ServerLoginStep::Failed(error) => {
             close::drop_connection(core, &server, io);
@@ -186,6 +240,9 @@ fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, ste
             core.conns.put_server(server);
         }
         ServerLoginStep::Ready(welcome) => {
+            if server.connection_mut().take_printed().is_some() {
+                core.pools.get_mut(server.pool).credentials.set_refused(None);
+            }
             let process = welcome.server.cancel_key().pid;
             server.enter(ServerState::Up(welcome.server, ServerPhase::CheckingRole));
             server.connection_mut().logged_in(welcome.reported, now);

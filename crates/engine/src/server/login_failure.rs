@@ -53,6 +53,11 @@ impl FailedLogin {
         FailedLogin { kind: LoginFailureKind::of(&error), error, failure: FailedAttempt::Other, severity: "FATAL " }
     }
 
+    /// This failed login, where the next one may succeed.
+    pub(crate) fn again(self) -> FailedLogin {
+        FailedLogin { kind: LoginFailureKind::NotReady, ..self }
+    }
+
     fn ours(error: ServerError, kind: LoginFailureKind) -> FailedLogin {
         FailedLogin { error, failure: FailedAttempt::Other, kind, severity: "" }
     }

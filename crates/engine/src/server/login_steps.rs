@@ -100,10 +100,16 @@ pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSl
 }
 
 /// The connection to a server is established, encrypted if required: the login begins. `own`: additional startup
-/// parameters, for the one client of a server.
-pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, own: Vec<(String, String)>) {
+/// parameters, for the one client of a server. `printed`: the password, where a program has printed it.
+pub(crate) fn begin<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &PoolSlot,
+    server: &mut ServerSlot,
+    (own, printed): (Vec<(String, String)>, Option<Arc<str>>),
+) {
     let listed = cx.common.config().auth.users.get(&slot.user).and_then(|text| Secret::parse(text).ok());
-    let mut credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
+    let stored = listed.or_else(|| slot.credentials.looked_up().cloned());
+    let mut credentials = credentials(slot, server, (printed, stored));
     credentials.startup.extend(own);
     let binding = server.connection.tls().and_then(|tls| tls.binding.as_deref());
     let mut buffer = Vec::new();
@@ -113,8 +119,12 @@ pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Ser
 }
 
 /// The credentials of a pool: its own password, else its user's stored secret, else those from clients' logins.
-fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> Credentials {
-    let password = slot.config.password.clone().filter(|_| slot.is_own());
+fn credentials(
+    slot: &PoolSlot,
+    server: &ServerSlot,
+    (printed, stored): (Option<Arc<str>>, Option<Secret>),
+) -> Credentials {
+    let password = printed.or_else(|| slot.config.password.clone().filter(|_| slot.is_own()));
     let mut credentials = Credentials {
         user: slot.user.clone(),
         database: slot.config.database.as_str().into(),
@@ -124,7 +134,7 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
         require: slot.config.require_auth,
         trust: Trust {
             verified: server.connection.tls().is_some_and(|tls| tls.certificate.is_some()),
-            expects_request: slot.config.password.is_some() && slot.is_own(),
+            expects_request: slot.config.has_password() && slot.is_own(),
             local: server.connection.is_local(),
         },
         startup: slot.config.startup.clone(),

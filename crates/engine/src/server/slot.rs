@@ -90,6 +90,8 @@ pub(crate) enum ServerState {
     SslRequest,
     /// In the TLS handshake.
     TlsHandshake,
+    /// The login begins once a program has printed the password (`password_command`).
+    AwaitingPassword,
     Login(Box<ServerLogin>),
     /// Logged in, in this phase. Not boxed: a server's slot is boxed as a whole, and is nearly always in this state.
     Up(Server, ServerPhase),

@@ -283,17 +283,6 @@ fn route_of(database: &str, user: &str) -> u64 {
 /// A hash of the part of its pool's configuration that a server depends on: FNV-1a over its debug output, so that
 /// another version, whose output may differ, opens new servers instead.
 pub(crate) fn made_for(slot: &PoolSlot) -> u64 {
-    let config = &slot.config;
-    let text = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-        config.targets,
-        config.database,
-        config.user,
-        config.password,
-        config.session_attrs,
-        config.connect_query,
-        config.startup,
-        config.require_auth
-    );
+    let text = format!("{:?}", slot.config.connects_to());
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

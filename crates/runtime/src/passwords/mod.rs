@@ -1,14 +1,17 @@
-//! Passwords that a service checks, for helper threads: an LDAP server, or PAM. Everything here blocks, within a limit.
+//! Passwords that a service checks, an LDAP server or PAM, and those that a program prints, for helper threads. Everything
+//! here blocks, within a limit.
 
 mod ldap;
 mod ldap_conf;
 mod pam;
+mod printed;
 
 use std::time::Duration;
 
 use weir_engine::port::{Authority, PasswordCheck};
 
 pub use pam::{PAM_HELPER, PamRequest};
+pub use printed::printed_password;
 
 /// Whether a password is right.
 ///

@@ -13,7 +13,7 @@ use weir_cluster::{BackendId, Ending, Lost, Open};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Connection, Error};
 
-use crate::pool_test::{self, Login, OF_CLIENTS};
+use crate::pool_test::{self, OF_CLIENTS};
 
 /// The application_name of this connection, for those who read the server's list: this and the node's name, as far as
 /// PostgreSQL takes it.
@@ -107,9 +107,7 @@ fn end_at(
     elsewhere: u32,
     timeout: Duration,
 ) -> Result<u32, String> {
-    let Login::As { user, password } = pool_test::login(config, pool) else {
-        return Err("it logs in with its clients' passwords, and none is known".to_owned());
-    };
+    let (user, password) = pool_test::login(config, pool).known()?;
     let at = PoolConfig { targets: vec![target.clone()], ..pool.clone() };
     let own = application(&config.cluster.node);
     let options = [("application_name", own.as_str())];
