@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_pgclient::{ConnectParams, Connection};
 use weir_tests::{Api, Mode, Postgres, Setup, Site, eventually, users, within};
 
@@ -253,7 +253,7 @@ fn a_server_that_takes_no_more_connections_is_still_looked_at_and_the_holder_can
 }
 
 #[test]
-fn a_connection_for_looks_ends_with_a_pause_or_another_password_and_not_with_a_reload() {
+fn a_connection_for_looks_ends_with_a_pause_or_another_user_and_not_with_a_reload_or_a_password() {
     let postgres = Postgres::private();
     let api = Api::default();
     let setup = Setup::new(Mode::Transaction).size(2).more(&api.section());
@@ -275,11 +275,17 @@ fn a_connection_for_looks_ends_with_a_pause_or_another_password_and_not_with_a_r
     client.query("SELECT 1").unwrap();
     let second = kept_look(&mut watcher);
     assert_ne!(second, kept);
-    // Another login.
+    // Another password is none of a connection that is logged in; another user is.
     watcher.query(&format!("ALTER ROLE \"{}\" PASSWORD 'tomorrow'", users::APP.name)).unwrap();
-    let change = "{\"password\": \"tomorrow\"}";
-    let (status, answer) = api.ask("PATCH", "/api/v1/pools/app", change);
-    assert_eq!(status, 200, "{answer}");
+    let changed = |change: &Value| {
+        let (status, answer) = api.ask("PATCH", "/api/v1/pools/app", &change.to_string());
+        assert_eq!(status, 200, "{answer}");
+    };
+    changed(&json!({ "password": "tomorrow" }));
+    client.query("SELECT 1").unwrap();
+    let _ = api.get("/api/v1/database-servers");
+    assert_eq!(kept_look(&mut watcher), second);
+    changed(&json!({ "user": users::OTHER.name, "password": users::OTHER.password }));
     eventually("another connection", || {
         client.query("SELECT 1").unwrap();
         match kept_looks(&mut watcher) {
@@ -287,4 +293,42 @@ fn a_connection_for_looks_ends_with_a_pause_or_another_password_and_not_with_a_r
             kept => Err(kept),
         }
     });
+}
+
+#[test]
+fn a_connection_for_looks_is_given_back_where_the_pools_user_has_no_other_left() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).size(2).more(&api.section());
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let mut watcher = site.superuser();
+    watcher.query(&format!("ALTER ROLE \"{}\" CONNECTION LIMIT 2", users::APP.name)).unwrap();
+    let (mut one, mut two) = (named(&site, "web"), named(&site, "web"));
+    one.query("BEGIN").unwrap();
+    kept_look(&mut watcher);
+    two.query("BEGIN").unwrap();
+    assert_eq!(kept_looks(&mut watcher), [""; 0], "the pool has what is allowed");
+    one.query("COMMIT").unwrap();
+    two.query("COMMIT").unwrap();
+}
+
+#[test]
+fn a_pool_that_is_made_on_demand_is_looked_at_in_the_database_of_its_pattern() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let star = format!(
+        "[pools.\"*\"]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"postgres\"\nuser = \"{}\"\npassword = {}\n",
+        postgres.port(),
+        users::APP.name,
+        json!(users::APP.password)
+    );
+    let site =
+        Site::on(&postgres, Setup::new(Mode::Transaction).more(&format!("{star}{}", api.section())), Mode::Transaction);
+    let mut watcher = site.superuser();
+    let params = site.weir().params(users::APP.name, "named by a client").password(users::APP.password);
+    let mut client = Connection::connect(&params).unwrap();
+    assert_eq!(client.value("SELECT current_database()::text").unwrap().as_deref(), Some("postgres"));
+    let kept = kept_look(&mut watcher);
+    let of = watcher.value(&format!("SELECT datname::text FROM pg_stat_activity WHERE pid = {kept}")).unwrap();
+    assert_eq!(of.as_deref(), Some("postgres"));
 }

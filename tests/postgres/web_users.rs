@@ -167,6 +167,13 @@ fn an_old_password_is_valid_beside_the_new_one_until_its_end_also_after_a_reload
         stage.done("PATCH", "/api/v1/users/new", &json!({ "password": "six" }));
         stage.refused("new", "five", "28P01");
         stage.come("new", "six").unwrap();
+        // Nobody gives a user a second password, or a longer time.
+        stage.done("PATCH", "/api/v1/users/new", &json!({ "password": "seven", "keep_old_for": 1 }));
+        for (key, value) in [("former_secret_until", "2099-01-01T00:00:00Z"), ("former_secret", "backdoor")] {
+            let (status, error) = stage.ask("PATCH", "/api/v1/users/new", &json!({ key: value }));
+            assert_eq!((status, &error["key"]), (400, &key.into()), "{error}");
+        }
+        stage.done("PATCH", "/api/v1/users/new", &json!({ "password": "eight" }));
         assert!(!stage.text("weir.toml").contains("former_secret"), "{}", stage.text("weir.toml"));
     }
 }
@@ -213,6 +220,8 @@ fn a_user_may_use_only_the_pools_that_it_is_given() {
     let changed = stage.done("PATCH", "/api/v1/users/new", &json!({ "pools": ["another", "app"] }));
     assert_eq!(changed["user"]["rules"]["pools"], json!(["another", "app"]), "{changed}");
     stage.come("new", "one").unwrap();
+    let (status, error) = stage.ask("PATCH", "/api/v1/users/new", &json!({ "pools": [] }));
+    assert_eq!(status, 400, "neither none nor all: {error}");
     stage.done("PATCH", "/api/v1/users/new", &json!({ "pools": null }));
     stage.come("new", "one").unwrap();
 }

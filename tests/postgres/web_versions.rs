@@ -222,6 +222,27 @@ fn an_edited_file_with_a_mistake_is_no_version_and_two_editors_do_not_overwrite_
 }
 
 #[test]
+fn a_preview_of_a_reload_knows_what_set_has_changed_and_each_file_that_is_read() {
+    let stage = Stage::new("previewed");
+    let pending = || stage.api.get("/api/v1/config/pending");
+    assert_eq!((&pending()["text"], &pending()["changes"]), (&"This would change nothing.".into(), &json!([])));
+    stage.site.weir().command("SET query_wait_timeout = 7").unwrap();
+    let changes = pending()["changes"].clone();
+    assert!(changes.to_string().contains("query_wait_timeout"), "{changes}");
+    assert_eq!(stage.api.post("/api/v1/reload").0, 204);
+    assert_eq!(pending()["changes"], json!([]));
+    // The file is the same, and a list that it names is not.
+    let reload = format!("/api/v1/reload?file={}", pending()["file"].as_str().unwrap());
+    let list = stage.file().with_file_name("userlist.txt");
+    let text = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{text}\"mallory\" \"x\"\n")).unwrap();
+    assert_eq!(stage.api.post(&reload).0, 409);
+    fs::write(&list, text).unwrap();
+    assert_eq!(stage.api.post(&reload).0, 204);
+    assert_eq!(stage.api.post("/api/v1/reload?fil=0123").0, 400, "what is misspelt does not count as left out");
+}
+
+#[test]
 fn of_changes_that_know_the_same_version_and_come_at_once_one_is_made() {
     let stage = Stage::new("at-once");
     for round in 0..8 {

@@ -94,6 +94,8 @@ pub struct LookedAt {
     pub pool: String,
     /// Whether the server is well, so that a connection may be opened to it.
     pub well: bool,
+    /// Whether the server has no connection left for the pool's user or database: the kept one is one of these.
+    pub lacks_room: bool,
 }
 
 /// The connections of a user to a database.

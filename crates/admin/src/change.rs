@@ -97,8 +97,8 @@ pub struct ChangePreview {
     pub differences: Differences,
     /// Secrets, by their keys, that must be given with the change: then nothing else is known.
     pub secrets: Vec<String>,
-    /// Which text of the file a reload would read: another number for another text, in this process. None where the
-    /// change is not a reload.
+    /// Which texts of the file, and of those that it names, a reload would read: another number for another text, in
+    /// this process. None where the change is not a reload.
     pub text: Option<u64>,
 }
 
@@ -253,11 +253,13 @@ pub trait ConfigAccess: Send + Sync {
         Err(ChangeError::Fixed)
     }
 
-    /// What a reload of the file would do.
+    /// What a reload of the file would do to the configuration that is in force. Reads the file and those that it names;
+    /// some milliseconds for each hundred pools.
     ///
     /// # Errors
     /// The mistakes of the file.
-    fn preview_reload(&self) -> Result<ChangePreview, String> {
+    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, String> {
+        let _ = in_force;
         Err(ChangeError::Fixed.to_string())
     }
 

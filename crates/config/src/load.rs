@@ -124,6 +124,7 @@ impl Loader<'_> {
         let mut users = self.users(&mut config, users);
         secrets.into_iter().for_each(|(name, secret)| users.set(name, secret));
         config.auth.users = Arc::new(users);
+        self.check_pools_of_users(&config);
         access::load(&mut config, self.read, self.found);
         for unfit in tls::check(&config) {
             let error = self.error(&config, unfit.key, &unfit.message, unfit.hint);
@@ -148,6 +149,18 @@ impl Loader<'_> {
         let file = file.or_else(|| pool.password.is_some().then(own));
         if let Some(file) = file.filter(|file| !config.password_files.contains(file)) {
             config.password_files.push(file);
+        }
+    }
+
+    /// An empty list would be read as "no pool" by one, and as "no list" by another.
+    fn check_pools_of_users(&mut self, config: &Config) {
+        for (name, rules) in &config.users {
+            let key = format!("users.{name}.pools");
+            if rules.pools.is_empty() && config.locations.contains(&key) {
+                let message = format!("\"pools\" of user \"{}\" names no pool", wording::plain(name));
+                let hint = "name the pools, leave the key out for all pools, or set \"disabled\" for none";
+                self.fault(config, &key, &message, hint);
+            }
         }
     }
 

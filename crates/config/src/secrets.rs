@@ -38,7 +38,15 @@ impl Config {
 
     /// The files whose changes are adopted without a RELOAD ([`WatchFiles`]); for the process's watcher.
     pub fn watched_files(&self) -> BTreeSet<PathBuf> {
-        let watch = self.process.watch_files;
+        self.files_of(self.process.watch_files)
+    }
+
+    /// The files that a reload reads besides the settings' own.
+    pub fn named_files(&self) -> BTreeSet<PathBuf> {
+        self.files_of(WatchFiles::Named)
+    }
+
+    fn files_of(&self, watch: WatchFiles) -> BTreeSet<PathBuf> {
         let mut files = BTreeSet::new();
         if watch >= WatchFiles::Users {
             files.extend(self.auth.file.clone());

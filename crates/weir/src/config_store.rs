@@ -299,6 +299,12 @@ impl ConfigStore {
         }
     }
 
+    /// Which text the file has, and which the files that it names.
+    fn identify(&self, text: &str, config: &Config) -> u64 {
+        let named = config.named_files().into_iter().map(|path| (load::read(&path).ok(), path));
+        self.text_hasher.hash_one((text, named.collect::<Vec<_>>()))
+    }
+
     fn changed_by_hand(&self) -> ChangeError {
         ChangeError::ChangedByHand(self.file.display().to_string())
     }
@@ -334,17 +340,21 @@ impl ConfigAccess for ConfigStore {
         }
     }
 
-    fn preview_reload(&self) -> Result<ChangePreview, String> {
-        let current = self.current();
+    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, String> {
         let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        self.check_emptied(&current, &text)?;
-        let next = match current.shared() {
-            None => self.read(&text, None, &current.edits),
-            Some(running) => self.read_merged((&text, &self.opened(&running.settings.text)?), &current.edits),
+        // Reading thousands of pools takes long: no change waits for it.
+        let (edits, shared) = {
+            let current = self.current();
+            self.check_emptied(&current, &text)?;
+            (current.edits.clone(), current.shared().map(|running| running.settings.text.clone()))
+        };
+        let next = match shared {
+            None => self.read(&text, None, &edits),
+            Some(shared) => self.read_merged((&text, &self.opened(&shared)?), &edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
-        let text = Some(self.text_hasher.hash_one(&text));
-        Ok(ChangePreview { text, ..preview(&current.config, &next) })
+        let text = Some(self.identify(&text, &next));
+        Ok(ChangePreview { text, ..preview(in_force, &next) })
     }
 
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
@@ -391,7 +401,7 @@ impl ConfigAccess for ConfigStore {
         let config = self.in_force();
         // A connection beside a shared pool's servers would be one of the node's share for all time.
         let own = pools.iter().filter(|of| config.shared_budget(&of.pool).is_none());
-        self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of.well))));
+        self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of))));
     }
 }
 
@@ -415,13 +425,9 @@ fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError>
     restored_text(&text, restore)
 }
 
-/// The pool that serves clients of this name; an automatic database has the catch-all pool's keys and its own name.
+/// The pool that serves clients of this name.
 fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
-    if let Some(pool) = config.pools.get(name) {
-        return Ok(PoolConfig::clone(pool));
-    }
-    let fallback = config.fallback.as_ref().ok_or_else(|| format!("no such pool: {name}"))?;
-    Ok(PoolConfig { database: name.to_owned(), ..PoolConfig::clone(fallback) })
+    config.pool(name).map(|pool| PoolConfig::clone(&pool)).ok_or_else(|| format!("no such pool: {name}"))
 }
 
 fn has(config: &Config, pool: &str) -> bool {

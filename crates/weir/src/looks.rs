@@ -7,8 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_admin::LookedAt;
 use weir_base::Target;
 use weir_config::{Config, PoolConfig, TlsSide};
 use weir_pgclient::{Bounds, Error};
@@ -27,6 +29,10 @@ const TRIED: Duration = Duration::from_secs(30);
 const LIFETIME: Duration = Duration::from_secs(600);
 /// The pause after a connection that could not be opened.
 const PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a connection that was given back to its pool.
+const GIVEN_BACK: Duration = Duration::from_secs(600);
+/// So many connections are opened at once, and in one call: a server that is silent takes as long as a look may.
+const OPENED_AT_ONCE: usize = 8;
 
 /// See the head of the file.
 #[derive(Default)]
@@ -56,6 +62,11 @@ struct LoginOf {
 }
 
 impl LoginOf {
+    /// None if no login is known, or the pool logs in as its clients: nobody of them has asked for a look.
+    fn of_own(config: &Config, pool: &PoolConfig) -> Option<LoginOf> {
+        pool.user.as_ref().and_then(|_| LoginOf::of(config, pool))
+    }
+
     /// None if no login is known.
     fn of(config: &Config, pool: &PoolConfig) -> Option<LoginOf> {
         let user = pool_test::user(config, pool)?;
@@ -69,28 +80,41 @@ struct Wanted {
     logins: Vec<(LoginOf, PoolConfig)>,
     /// The place of the first one whose server is well.
     first_well: Option<usize>,
+    /// Logins whose pools lack the connection that a kept one takes.
+    lacking: Vec<LoginOf>,
 }
 
 impl Looks {
     /// Keeps one connection to each server of these pools, and closes those to others; tries those that were not used
-    /// for long. With each pool: whether its server is well, so that a connection may be opened to it. Blocks while one
-    /// is opened.
-    pub(crate) fn keep(&self, config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) {
-        let mut wanted = wanted(config, pools);
+    /// for long. Blocks for as long as one may take to be opened.
+    pub(crate) fn keep<'a>(&self, config: &Config, pools: impl Iterator<Item = (PoolConfig, &'a LookedAt)>) {
+        let (mut wanted, now) = (wanted(config, pools), Instant::now());
         let known = self.places().clone();
         let room = MOST.saturating_sub(known.len());
+        let mut due = Vec::new();
         for (target, place) in known {
             let wanted = wanted.remove(&target).unwrap_or_default();
-            let mut place = lock(&place);
-            place.follow(config, &wanted, Instant::now());
-            if place.kept.is_none() && wanted.logins.is_empty() {
-                self.places().remove(&target);
-            }
+            let last = {
+                let mut held = lock(&place);
+                held.close_unwanted(&wanted, now);
+                if held.kept.is_none() && wanted.logins.is_empty() {
+                    self.places().remove(&target);
+                }
+                held.not_before
+            };
+            due.push((last, place, wanted));
         }
         for (target, wanted) in wanted.into_iter().take(room) {
-            let place = self.places().entry(target).or_default().clone();
-            lock(&place).follow(config, &wanted, Instant::now());
+            due.push((None, self.places().entry(target).or_default().clone(), wanted));
         }
+        due.retain(|(_, place, wanted)| lock(place).is_due(wanted, now));
+        // Who has waited longest is first.
+        due.sort_by_key(|(last, ..)| *last);
+        thread::scope(|scope| {
+            for (_, place, wanted) in due.iter().take(OPENED_AT_ONCE) {
+                scope.spawn(|| lock(place).open(config, wanted, now));
+            }
+        });
     }
 
     /// Asks the pool's first server: by the kept connection if that has the pool's login; otherwise by a new one, or,
@@ -134,31 +158,41 @@ impl Looks {
 }
 
 impl Place {
-    /// Closes, opens or tries the connection, as is due.
-    fn follow(&mut self, config: &Config, wanted: &Wanted, now: Instant) {
+    /// Closes the connection if it is for no pool in use, or its pool lacks it; tries one that was not used for long.
+    fn close_unwanted(&mut self, wanted: &Wanted, now: Instant) {
         let fits = |kept: &Kept| wanted.logins.iter().any(|(login, _)| *login == kept.as_whom);
         if let Some(kept) = self.kept.take_if(|kept| !fits(kept)) {
             kept.look.end();
+        }
+        if let Some(kept) = self.kept.take_if(|kept| wanted.lacking.contains(&kept.as_whom)) {
+            kept.look.end();
+            self.not_before = Some(now + GIVEN_BACK);
         }
         let is_due = |kept: &Kept| now.saturating_duration_since(kept.used) >= TRIED;
         if self.kept.as_ref().is_some_and(is_due) {
             let _ = self.ask(&|_| true, &|look| look.query("").map(drop));
         }
+    }
+
+    /// Whether a connection is to be opened now.
+    fn is_due(&self, wanted: &Wanted, now: Instant) -> bool {
         let is_old = |kept: &Kept| now.saturating_duration_since(kept.opened) >= LIFETIME;
         let may = self.not_before.is_none_or(|at| now >= at) && self.kept.as_ref().is_none_or(is_old);
-        if let Some(well) = wanted.first_well.filter(|_| may) {
-            // The old one is kept if no other can be had.
-            let (as_whom, pool) = &wanted.logins[well];
-            match open(config, pool, APPLICATION, None) {
-                Ok(mut look) => {
-                    look.is_kept = true;
-                    let as_whom = as_whom.clone();
-                    let old = self.kept.replace(Kept { look, as_whom, opened: now, used: Instant::now() });
-                    old.into_iter().for_each(|old| old.look.end());
-                    self.not_before = None;
-                }
-                Err(_) => self.not_before = Some(Instant::now() + PAUSE),
+        may && wanted.first_well.is_some()
+    }
+
+    /// Opens the connection. The old one is kept if no other can be opened.
+    fn open(&mut self, config: &Config, wanted: &Wanted, now: Instant) {
+        let Some((as_whom, pool)) = wanted.first_well.map(|well| &wanted.logins[well]) else { return };
+        match open(config, pool, APPLICATION, None) {
+            Ok(mut look) => {
+                look.is_kept = true;
+                let as_whom = as_whom.clone();
+                let old = self.kept.replace(Kept { look, as_whom, opened: now, used: Instant::now() });
+                old.into_iter().for_each(|old| old.look.end());
+                self.not_before = None;
             }
+            Err(_) => self.not_before = Some(Instant::now() + PAUSE),
         }
     }
 
@@ -183,12 +217,14 @@ impl Place {
 }
 
 /// The pools that may have a kept connection, by their first server.
-fn wanted(config: &Config, pools: impl Iterator<Item = (PoolConfig, bool)>) -> HashMap<Target, Wanted> {
+fn wanted<'a>(config: &Config, pools: impl Iterator<Item = (PoolConfig, &'a LookedAt)>) -> HashMap<Target, Wanted> {
     let mut servers: HashMap<Target, Wanted> = HashMap::new();
-    for (pool, well) in pools {
-        let Some(login) = LoginOf::of(config, &pool) else { continue };
+    for (pool, of) in pools {
+        let Some(login) = LoginOf::of_own(config, &pool) else { continue };
         let wanted = servers.entry(pool.target().clone()).or_default();
-        if well && wanted.first_well.is_none() {
+        if of.lacks_room {
+            wanted.lacking.push(login.clone());
+        } else if of.well && wanted.first_well.is_none() {
             wanted.first_well = Some(wanted.logins.len());
         }
         wanted.logins.push((login, pool));

@@ -70,19 +70,22 @@ pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
         };
         return Login::As { user: user.clone(), password };
     }
-    listed_user(config).map_or(Login::Unknown, |(user, password)| Login::As { user: user.to_owned(), password })
+    listed_user(config, pool).map_or(Login::Unknown, |(user, password)| Login::As { user: user.to_owned(), password })
 }
 
 /// The user of [`login`].
 pub(crate) fn user(config: &Config, pool: &PoolConfig) -> Option<String> {
-    pool.user.clone().or_else(|| listed_user(config).map(|(user, _)| user.to_owned()))
+    pool.user.clone().or_else(|| listed_user(config, pool).map(|(user, _)| user.to_owned()))
 }
 
-/// The first listed user whose password is known, and that.
-fn listed_user(config: &Config) -> Option<(&str, Option<String>)> {
+/// The first listed user whose password is known and who may use the pool, and the password.
+fn listed_user<'a>(config: &'a Config, pool: &PoolConfig) -> Option<(&'a str, Option<String>)> {
     let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
     let users = &config.auth.users;
-    let is_usable = |(user, secret): &(&str, &str)| secret.is_empty() || users.password(user).is_some();
+    let is_usable = |(user, secret): &(&str, &str)| {
+        let may = !config.is_disabled(user) && config.may_use(user, &pool.name);
+        may && (secret.is_empty() || users.password(user).is_some())
+    };
     let first = users.iter().filter(|(user, _)| !of_console(user)).find(is_usable);
     first.map(|(user, _)| (user, users.password(user).map(str::to_owned)))
 }

@@ -99,8 +99,7 @@ fn find(before: &Config, after: &Config, gives: impl Fn(&str) -> bool) -> Option
 /// Checks whether a change names a source of a password; callers check this before they read anything.
 pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
     let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
-    let set = |key: &&&str| keys.keys.get(**key).is_some_and(Option::is_some);
-    let key = ["password_file", "password_env", "password_command"].iter().find(set)?;
+    let key = ["password_file", "password_env", "password_command"].iter().find(|key| keys.gives(key))?;
     let message = match *key {
         "password_command" => format!("\"{key}\" would have Weir run a program"),
         key => format!("\"{key}\" would have Weir read a secret that was not given here"),

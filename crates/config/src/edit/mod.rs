@@ -151,6 +151,11 @@ impl Keys {
         self.keys.insert(name.to_owned(), value).is_none()
     }
 
+    /// Whether a key gets a value.
+    pub fn gives(&self, name: &str) -> bool {
+        self.keys.get(name).is_some_and(Option::is_some)
+    }
+
     /// The keys as a table of the file, without the removed ones.
     fn table(&self) -> Table {
         let mut table = Table::new();

@@ -155,7 +155,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/reload", VIEWER, OPERATOR, post(versions::reload)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
-        ("/api/v1/config/pending", VIEWER, ADMIN, get(versions::pending)),
+        ("/api/v1/config/pending", OPERATOR, ADMIN, get(versions::pending)),
         ("/api/v1/config/versions", VIEWER, ADMIN, get(versions::list)),
         ("/api/v1/config/versions/{number}", VIEWER, ADMIN, get(versions::one)),
         ("/api/v1/config/versions/{number}/preview", VIEWER, ADMIN, post(versions::preview)),

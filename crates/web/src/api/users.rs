@@ -109,6 +109,10 @@ pub(crate) async fn make(changer: Changer, body: Body) -> Result<(StatusCode, Js
     if name.is_empty() {
         return Err(body::bad("name", "must not be empty"));
     }
+    if name.chars().any(char::is_control) {
+        return Err(body::bad("name", "must not have control characters"));
+    }
+    check_former(&keys)?;
     changed(&changer, name, Operation::Create, keys).await.map(|changed| (StatusCode::CREATED, changed))
 }
 
@@ -117,10 +121,19 @@ pub(crate) async fn alter(changer: Changer, Name(name): Name, body: Body) -> Res
     let Json(mut body) = body.map_err(ApiError::BadBody)?;
     let overlap = body.remove(KEEP_OLD).map(|time| end_of_overlap(&time, &body)).transpose()?;
     let mut keys = body::keys(EntryKind::User, body)?;
+    check_former(&keys)?;
     if let Some(end) = overlap {
         keys.set("former_secret_until", Some(weir_config::Value::Text(end)));
     }
     changed(&changer, name, Operation::Alter, keys).await
+}
+
+/// A former password can be ended. Another one, or another end, would let in who must not be any more.
+fn check_former(keys: &Keys) -> Result<(), ApiError> {
+    match ["former_secret", "former_secret_until"].iter().find(|key| keys.gives(key)) {
+        Some(key) => Err(body::bad(key, "can only be null: keep_old_for keeps the present password beside a new one")),
+        None => Ok(()),
+    }
 }
 
 /// For how long the present password stays valid beside the new one.

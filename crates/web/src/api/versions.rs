@@ -10,9 +10,10 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ChangePreview, ConfigAccess, Report};
-use weir_config::{Edit, Restore};
+use weir_config::{Config, Edit, Restore};
 
 use super::body::PersistedBody;
 use super::page::page_limit;
@@ -174,9 +175,8 @@ pub(crate) async fn pending(
     Extension(reader): Extension<Reader>,
 ) -> Result<Json<PreviewReply>, ApiError> {
     let latest = versions.latest();
-    let preview = spawn_blocking(move || config.preview_reload()).await.map_err(|_| ApiError::Ending)?;
-    let (report, _) = workers.report().await?;
-    let preview = preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?;
+    let (report, in_force) = workers.report().await?;
+    let preview = preview_reload(config, in_force).await?;
     let mut reply = PreviewReply::of(preview, &report, latest);
     if !reader.sees_queries() {
         reply.changes.iter_mut().for_each(Difference::hide_query);
@@ -184,10 +184,22 @@ pub(crate) async fn pending(
     Ok(Json(reply))
 }
 
+/// One at a time: it reads all files.
+async fn preview_reload(config: Arc<dyn ConfigAccess>, in_force: Arc<Config>) -> Result<ChangePreview, ApiError> {
+    static ONE: Mutex<()> = Mutex::const_new(());
+    let _one = ONE.lock().await;
+    let preview = spawn_blocking(move || config.preview_reload(&in_force)).await.map_err(|_| ApiError::Ending)?;
+    preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))
+}
+
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ReloadQuery {
-    /// The file as a preview of this reload has named it: another one is not read.
+    /// The files as a preview of this reload has named them: others are not read.
     file: Option<String>,
+    /// As with any change; the gate has read it.
+    #[serde(rename = "comment")]
+    _comment: Option<String>,
 }
 
 /// `POST /api/v1/reload`.
@@ -196,11 +208,10 @@ pub(crate) async fn reload(
     changer: Changer,
     wanted: Result<Query<ReloadQuery>, QueryRejection>,
 ) -> Result<StatusCode, ApiError> {
-    let Query(ReloadQuery { file }) = wanted?;
+    let Query(ReloadQuery { file, .. }) = wanted?;
     if let Some(file) = file {
-        let preview = spawn_blocking(move || config.preview_reload()).await.map_err(|_| ApiError::Ending)?;
-        let text = preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))?.text;
-        if text.map(file_id) != Some(file) {
+        let (_, in_force) = changer.workers.report().await?;
+        if preview_reload(config, in_force).await?.text.map(file_id) != Some(file) {
             return Err(ApiError::NotChanged(ChangeError::NotAsPreviewed));
         }
     }

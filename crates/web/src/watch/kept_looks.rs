@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_admin::{Health, LookedAt, Report};
+use weir_admin::{Health, LoginFailure, LookedAt, Report};
 
 use crate::activity_probe::ActivityProbe;
 use crate::lock::lock;
@@ -55,9 +55,17 @@ fn in_use(report: &Report) -> Vec<LookedAt> {
         let rests = matches!(state, Health::Paused | Health::Disabled);
         let is_used = pool.connected() > 0 || state.is_problem();
         let well = pool.connected() > 0 && !state.is_problem();
-        (is_used && !rests).then(|| LookedAt { pool: pool.database.clone(), well })
+        let lacks_room = pool.symptoms.failure.as_ref().is_some_and(is_own_limit);
+        (is_used && !rests).then(|| LookedAt { pool: pool.database.clone(), well, lacks_room })
     });
     pools.collect()
+}
+
+/// Whether a login failed by the limit of its user or its database. At the server's own limit the kept connection is what
+/// a look needs.
+fn is_own_limit(failure: &LoginFailure) -> bool {
+    let says = |what| failure.message.contains(what);
+    failure.sqlstate == "53300" && (says("too many connections for role") || says("too many connections for database"))
 }
 
 #[cfg(test)]
