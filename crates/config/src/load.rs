@@ -404,16 +404,9 @@ impl Loader<'_> {
         let key = |name: &str| format!("pools.{}.{name}", pool.name);
         match (&pool.password, &pool.password_file, &pool.password_env, &*pool.password_command.argv) {
             (None, None, None, []) => Ok(None),
-            (None, None, None, [program, ..]) if program.is_empty() || pool.user.is_none() => {
-                let (message, hint) = match program.is_empty() {
-                    true => {
-                        (format!("\"password_command\" in {title} names no program"), "name one, as its first text")
-                    }
-                    false => (
-                        format!("{title} has a password_command and no user"),
-                        "give the user whose password it prints",
-                    ),
-                };
+            (None, None, None, [_, ..]) if pool.user.is_none() => {
+                let message = format!("{title} has a password_command and no user");
+                let hint = "give the user whose password it prints";
                 Err(self.error(config, &key("password_command"), &message, hint))
             }
             (None, None, None, _) => Ok(None),

@@ -31,6 +31,7 @@ mod log;
 mod password_check;
 mod pause;
 mod pools;
+mod printed_password;
 mod reading;
 mod replication;
 mod secured;

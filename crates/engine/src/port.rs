@@ -30,6 +30,7 @@ use crate::workers::messages::Message;
 pub use weir_admin::{ControlRequest, Response};
 
 pub use crate::password_check::{Authority, PasswordCheck};
+pub use crate::printed_password::PrintedPassword;
 pub use crate::secured::{Certificate, Secured};
 
 /// How the error begins of a connect that failed because of its host's name (PgBouncer has a reason of its own for
@@ -311,15 +312,6 @@ impl fmt::Debug for Work {
             Work::RecordConfig(_) => "RecordConfig",
         })
     }
-}
-
-/// What a program has printed. Never printed again.
-#[derive(Clone)]
-pub struct PrintedPassword {
-    /// The password.
-    pub password: Arc<str>,
-    /// Whether the program was run for this login: if the server refuses the password, a second run would not help.
-    pub is_new: bool,
 }
 
 /// The result of a helper's work.

@@ -385,7 +385,7 @@ fn a_password_that_is_not_there() {
     );
     assert_eq!(
         pool_error("user = \"u\"\npassword_command = [\"\", \"app\"]"),
-        "weir.toml:6: \"password_command\" in [pools.app] names no program; name one, as its first text"
+        "weir.toml:6: \"password_command\" in [pools.app] must not list an empty name"
     );
     assert_eq!(
         pool_error("password_command = [\"token\"]"),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_base::{Host, Target, Time};
 use weir_session::auth_query::AuthQuery;
 
-use crate::port::PrintedPassword;
+use crate::printed_password::PrintedPassword;
 use crate::secured::Secured;
 use crate::server::hosts::Attempt;
 
