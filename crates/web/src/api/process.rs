@@ -5,7 +5,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::ServiceState;
+use weir_admin::{Command, DrainRecord, ServiceState, ShutdownMode};
+use weir_base::Span;
 use weir_config::{Assignment, Edit};
 
 use super::body::PersistedBody;
@@ -21,6 +22,8 @@ pub(crate) struct Status {
     /// `active`, `paused` or `suspended`.
     state: &'static str,
     draining: bool,
+    /// How far a drain is, which closes clients.
+    drain: Option<Drain>,
     workers: u16,
     configuration: String,
     pools: usize,
@@ -34,6 +37,20 @@ pub(crate) struct Status {
     cluster: String,
     /// What is wrong with Weir itself, the worst first.
     faults: Vec<Fault>,
+}
+
+#[derive(Serialize)]
+struct Drain {
+    phase: &'static str,
+    /// How long the phase takes; none: as long as clients are left.
+    seconds_left: Option<f64>,
+}
+
+impl From<DrainRecord> for Drain {
+    fn from(drain: DrainRecord) -> Drain {
+        let seconds = |left: Span| left.micros() as f64 / 1e6;
+        Drain { phase: drain.phase.name(), seconds_left: drain.left.map(seconds) }
+    }
 }
 
 /// `GET /api/v1/status`.
@@ -50,6 +67,7 @@ pub(crate) async fn status(
             ServiceState::Suspended => "suspended",
         },
         draining: report.draining,
+        drain: report.drain.map(Drain::from),
         workers: config.workers,
         configuration: config.source.display().to_string(),
         pools: config.pools.len(),
@@ -67,6 +85,11 @@ pub(crate) async fn status(
 /// `POST /api/v1/reload`.
 pub(crate) async fn reload(changer: Changer) -> Result<StatusCode, ApiError> {
     changer.workers.reload(changer.author).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// `POST /api/v1/drain`.
+pub(crate) async fn drain(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
+    workers.run(Command::Shutdown(ShutdownMode::Drain)).await.map(|()| StatusCode::ACCEPTED)
 }
 
 #[derive(Serialize)]
