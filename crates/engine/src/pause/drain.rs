@@ -23,8 +23,8 @@ use crate::workers::messages::Drain;
 /// What a client is for a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
-    /// Between two transactions, or in the middle of something.
-    Served { rests: bool, holds: bool },
+    /// Between two transactions, or in the middle of something; `since`: when it or its server has sent anything last.
+    Served { rests: bool, holds: bool, since: Time },
     /// On a server of its own.
     Streams,
     /// Not logged in yet, but to a pool.
@@ -90,14 +90,14 @@ fn look(core: &Core) -> Clients {
     let mut found = Clients::default();
     for client in core.conns.all::<ClientSlot>() {
         match standing(core, client) {
-            Standing::Served { rests, holds } => {
+            Standing::Served { rests, holds, since } => {
                 let (count, resting) = match holds {
                     false => (&mut found.free, &mut found.resting_free),
                     true => (&mut found.holding, &mut found.resting_holding),
                 };
                 *count += 1;
                 if rests {
-                    resting.push((client.request_at, client.conn));
+                    resting.push((since, client.conn));
                 }
             }
             Standing::Streams => found.streams.push(client.conn),
@@ -116,14 +116,16 @@ fn standing(core: &Core, client: &ClientSlot) -> Standing {
         ClientPhase::Login(phase) if !phase.is_console() => return Standing::LogsIn,
         _ => return Standing::Other,
     };
-    let is_quiet = client.link.is_none_or(|server| {
-        let server = core.conns.get::<ServerSlot>(server);
+    let server = client.link.map(|server| core.conns.get::<ServerSlot>(server));
+    let is_quiet = server.is_none_or(|server| {
         server.is_some_and(|it| matches!(&it.state, ServerState::Up(up, ServerPhase::Linked) if up.is_quiet()))
     });
+    let answered_at = server.flatten().map_or(Time::START, |server| server.clock.received_at());
+    let since = client.request_at.max(answered_at);
     let keeps_server = client.link.is_some() && (is_quiet || session.mode() == PoolMode::Session);
     let has_ended = client.cut || client.ended;
     let rests =
         is_quiet && !has_ended && !client.reading.has_any() && client.waiting.is_empty() && session.is_at_rest();
     let holds = keeps_server || session.channels().is_some();
-    Standing::Served { rests, holds }
+    Standing::Served { rests, holds, since }
 }

@@ -147,6 +147,14 @@ fn clients_that_hold_a_session_are_closed_last_and_their_servers_are_given_back(
     world.signal(Signal::Drain);
     world.pass(Span::from_millis(8_500));
     assert_eq!((open(&world, &free), world.is_open(holds)), (0, true));
+    // It has rested since the end of a long query only.
+    world.bytes(holds, &query("select pg_sleep(3)"));
+    world.pass(Span::from_secs(3));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.received(holds), done("SELECT 1", b'I'));
+    world.pass(Span::from_millis(10));
+    assert!(world.is_open(holds));
+    world.received(server);
     world.pass(Span::from_secs(2));
     assert!(was_sent_away(&mut world, holds));
     assert!(world.is_open(server) && says(&world.received(server), "DISCARD ALL"), "the next client may have it");
