@@ -90,6 +90,8 @@ pub(crate) struct Context {
     pub(crate) longest_stored: usize,
     pub(crate) refused: Refused,
     pub(crate) cancel_requests: CancelRequests,
+    /// The pooler closes its clients, and takes no others.
+    pub(crate) drained: bool,
     /// The ends of clients that have logged in.
     logged_in: Vec<End>,
 }
@@ -185,6 +187,7 @@ impl Context {
             longest_stored: 0,
             refused: Refused::default(),
             cancel_requests: CancelRequests::default(),
+            drained: false,
             logged_in: Vec::new(),
         }
     }

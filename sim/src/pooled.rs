@@ -117,8 +117,26 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         workers = 4;
         make_loan_run(rng.fork("loans", 1), &mut scenario, &mut config);
     }
+    draw_drain(rng.fork("drain", 0), &mut scenario, &mut config);
     scenario.pooling = Some(Pooling { workers, config: Arc::new(config), reloads });
     scenario
+}
+
+/// Draws a drain, in some runs without an operator: what is paused when it begins stays so.
+fn draw_drain(mut rng: Rng, scenario: &mut Scenario, config: &mut Config) {
+    let operated = scenario.clients.iter().any(|client| client.kind == Kind::Operator);
+    let paused = scenario.acts.iter().any(|(_, act)| *act == Act::Pause);
+    if operated || paused || !rng.chance(250) {
+        return;
+    }
+    let times = [Span::ZERO, Span::ZERO, Span::from_millis(100), Span::from_secs(1), Span::from_secs(10)];
+    config.drain_time = *rng.pick(&times);
+    config.shutdown_delay = *rng.pick(&[Span::ZERO, Span::from_millis(500)]);
+    if scenario.rules.faulty {
+        config.shutdown_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1)]);
+    }
+    scenario.acts.push((Time::from_micros(rng.between(10_000, 3_000_000)), Act::Drain));
+    scenario.acts.sort_by_key(|(at, _)| *at);
 }
 
 /// Adds a client of a kind that is drawn.

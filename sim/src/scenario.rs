@@ -47,6 +47,8 @@ pub(crate) enum Act {
     Calm,
     /// All clients must have finished.
     Deadline,
+    /// The pooler closes its clients between their transactions, and ends.
+    Drain,
     /// TERM.
     Shutdown,
     /// The process must have ended.
@@ -64,6 +66,7 @@ impl fmt::Display for Act {
             Act::Pause => f.write_str("SIGUSR1"),
             Act::Resume => f.write_str("SIGUSR2"),
             Act::Shutdown => f.write_str("SIGTERM"),
+            Act::Drain => f.write_str("weir drain"),
             Act::Calm => f.write_str("faults stop"),
             other => write!(f, "{other:?}"),
         }

@@ -267,13 +267,18 @@ impl World {
             Act::Pause => self.pooler.signal(ctx, Signal::Pause),
             Act::Resume => self.pooler.signal(ctx, Signal::Resume),
             Act::Calm => self.calm(),
-            Act::Shutdown => self.pooler.signal(ctx, Signal::ShutdownClients),
+            Act::Drain if !self.closing => {
+                ctx.drained = true;
+                self.pooler.signal(ctx, Signal::Drain);
+            }
+            // A drain ends the process by itself.
+            Act::Shutdown if !ctx.drained => self.pooler.signal(ctx, Signal::ShutdownClients),
             Act::Deadline if !self.closing => self.unfinished(),
             Act::End => {
                 self.ended = true;
                 self.check_end();
             }
-            Act::Restart { .. } | Act::Deadline => {}
+            Act::Restart { .. } | Act::Deadline | Act::Drain | Act::Shutdown => {}
         }
     }
 

@@ -44,6 +44,7 @@ mod dblink;
 mod death;
 mod defaults;
 mod dirty;
+mod drain;
 mod dry_run;
 mod extended;
 mod health;

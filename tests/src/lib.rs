@@ -7,6 +7,7 @@
 //! Invariants: each started process ends with the test process, however that ends; at the end, each Weir's counters
 //! must be back at their initial values, and Weir must not have lost a descriptor.
 
+mod balancer;
 mod build;
 mod bulk;
 mod certificates;
@@ -21,6 +22,7 @@ mod pgbouncer;
 mod postgres;
 mod receiver;
 mod rng;
+mod rolling;
 mod setup;
 mod site;
 mod skipped;
@@ -32,6 +34,7 @@ mod watch;
 mod weir;
 mod wire;
 
+pub use balancer::Balancer;
 pub use build::weir_binary;
 pub use bulk::Bulk;
 pub use certificates::{Certificates, encrypting_postgres};
@@ -44,6 +47,7 @@ pub use pgbouncer::{PgBouncer, account, pgbouncer_binary};
 pub use postgres::{Database, Postgres, User, users};
 pub use receiver::{Received, Receiver};
 pub use rng::Rng;
+pub use rolling::Rolling;
 pub use setup::{ADMIN, Console, Mode, Setup, WATCHER};
 pub use site::Site;
 pub use skipped::skipped;

@@ -132,7 +132,7 @@ impl Weir {
         Postgres::shared().server().reaper().forget(child.id());
     }
 
-    /// Starts it again in its folder and on its port, after [`Weir::kill9`].
+    /// Starts it again in its folder and on its port, after [`Weir::kill9`] or [`Weir::wait_for_exit`].
     ///
     /// # Panics
     ///
@@ -140,6 +140,7 @@ impl Weir {
     #[track_caller]
     pub fn start_again(&self) {
         let config = self.folder.path().join(self.config);
+        Postgres::shared().server().reaper().forget(self.pid());
         *self.child() = spawn(&config, &self.folder.path().join("log"), &Launch::default());
         Postgres::shared().server().reaper().watch(self.pid());
         assert!(self.await_console(), "weir did not start again:\n{}", self.log());

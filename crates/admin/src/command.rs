@@ -73,6 +73,8 @@ pub enum ShutdownMode {
     WaitForServers,
     /// The shutdown waits until the clients have disconnected.
     WaitForClients,
+    /// The clients are closed, each between two transactions; not in PgBouncer.
+    Drain,
 }
 
 /// What a user of the console may do; a greater role may do more.
@@ -251,6 +253,7 @@ impl Command {
             Command::Show(_) | Command::SetParameter(_) | Command::KillClient(_) | Command::Set { .. } => None,
             Command::Shutdown(ShutdownMode::WaitForServers) => Some("SHUTDOWN WAIT_FOR_SERVERS".to_owned()),
             Command::Shutdown(ShutdownMode::WaitForClients) => Some("SHUTDOWN WAIT_FOR_CLIENTS".to_owned()),
+            Command::Shutdown(ShutdownMode::Drain) => Some("SHUTDOWN DRAIN".to_owned()),
             _ => Some(match self.database() {
                 Some(database) => format!("{name} '{database}'"),
                 None => name.to_owned(),
@@ -272,6 +275,7 @@ impl ShutdownMode {
         match word.to_ascii_lowercase().as_str() {
             "wait_for_servers" => Some(ShutdownMode::WaitForServers),
             "wait_for_clients" => Some(ShutdownMode::WaitForClients),
+            "drain" => Some(ShutdownMode::Drain),
             _ => None,
         }
     }

@@ -22,6 +22,7 @@ fn commands() -> Vec<(&'static str, Command)> {
         ("shutdown", Command::Shutdown(ShutdownMode::Now)),
         ("shutdown wait_for_servers", Command::Shutdown(ShutdownMode::WaitForServers)),
         ("SHUTDOWN Wait_For_Clients", Command::Shutdown(ShutdownMode::WaitForClients)),
+        ("shutdown drain", Command::Shutdown(ShutdownMode::Drain)),
         ("enable app", Command::Enable("app".to_owned())),
         ("disable app", Command::Disable("app".to_owned())),
         ("wait_close", Command::WaitClose(None)),

@@ -67,7 +67,8 @@ pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
-    DnsRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord, UserClients,
+    DnsRecord, DrainPhase, DrainRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord,
+    UserClients,
 };
 pub use refusals::{RefusalRecord, Refusals};
 pub use refused_logins::{RefusedLogin, RefusedLogins};

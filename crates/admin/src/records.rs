@@ -52,6 +52,8 @@ pub struct Report {
     pub paused: BTreeSet<String>,
     /// A shutdown has begun, and waits for clients or servers.
     pub draining: bool,
+    /// How far a drain is, which closes clients; `None`: there is none.
+    pub drain: Option<DrainRecord>,
     /// Databases that refuse new clients.
     pub disabled: BTreeSet<String>,
     /// The worker's memory by kind of object, for SHOW MEM; PgBouncer's names where it has such objects.
@@ -108,6 +110,37 @@ pub struct DnsRecord {
     pub ttl: Span,
     /// The answer.
     pub addresses: Vec<IpAddr>,
+}
+
+/// How far a drain is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrainRecord {
+    /// What it does now.
+    pub phase: DrainPhase,
+    /// How long that takes; `None`: as long as clients are left.
+    pub left: Option<Span>,
+}
+
+/// What a drain does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainPhase {
+    /// New clients are still accepted; health checks say that the process is not ready.
+    Announced,
+    /// Clients are closed, each between two transactions.
+    Closing,
+    /// The drain's time is over: transactions that run may end.
+    Ending,
+}
+
+impl DrainPhase {
+    /// The phase as operators see it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DrainPhase::Announced => "announced",
+            DrainPhase::Closing => "closing clients",
+            DrainPhase::Ending => "waiting for transactions",
+        }
+    }
 }
 
 /// Whether the whole process serves queries (SHOW STATE).
@@ -399,6 +432,7 @@ impl Report {
         self.login_clients += other.login_clients;
         self.serving = self.serving.max(other.serving);
         self.draining |= other.draining;
+        self.drain = self.drain.or(other.drain);
         self.paused.extend(other.paused);
         self.disabled.extend(other.disabled);
         self.statement_totals.add(&other.statement_totals);

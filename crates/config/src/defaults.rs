@@ -169,6 +169,7 @@ fn blank_config() -> Config {
         client_login_timeout: Span::ZERO,
         shutdown_timeout: Span::ZERO,
         shutdown_delay: Span::ZERO,
+        drain_time: Span::ZERO,
         upgrade_timeout: Span::ZERO,
         suspend_timeout: Span::ZERO,
         fallback: None,

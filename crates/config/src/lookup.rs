@@ -136,6 +136,11 @@ impl Config {
         self.db_connections(database) > 0 || self.user_connections(user) > 0 || self.shared_budget(database).is_some()
     }
 
+    /// Whether TERM closes clients, rather than wait for them: a time is set for that, which PgBouncer does not have.
+    pub fn drains_on_term(&self) -> bool {
+        !self.drain_time.is_zero() || !self.shutdown_delay.is_zero()
+    }
+
     /// Whether any limit of clients is set, so that they need admission.
     pub fn limits_clients(&self) -> bool {
         self.max_user_client_connections > 0

@@ -75,6 +75,8 @@ pub struct Config {
     /// How long a signal's shutdown is only announced to load balancers, and new clients are still accepted; may be
     /// zero.
     pub shutdown_delay: Span,
+    /// Over how long a drain closes clients; zero: at once.
+    pub drain_time: Span,
     /// How long clients that are not free stay with a process that another one takes over from; zero: as long as they
     /// are not.
     pub upgrade_timeout: Span,

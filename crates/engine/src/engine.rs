@@ -23,7 +23,7 @@ use crate::handles::Waiter;
 use crate::lending::{borrower, owner, received};
 use crate::link::{full, leave, lost, pin, query, release, timeouts};
 use crate::listen::{self, deliver};
-use crate::pause::{commands, hold, watch};
+use crate::pause::{commands, drain, hold, watch};
 use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
 use crate::reading::Reason;
@@ -145,6 +145,9 @@ impl Engine {
     /// A client sent something.
     #[inline]
     fn client_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], io: &mut I) {
+        if self.core.common.is_under_way(UnderWay::SHUTDOWN) && drain::is_late(&self.core, now, &client) {
+            return leave::refuse(&mut self.core, now, client, Refusal::Leaving, io);
+        }
         client.acts(now);
         let ready = matches!(client.phase, ClientPhase::Ready(_));
         if ready && !client.reading.has(Reason::Waits) && client.waiting.is_empty() {
@@ -561,10 +564,17 @@ impl Engine {
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
+                Who::Drain => self.drain_due(now, io),
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
                 Who::NextTurn(client) => query::next_turn(&mut self.core, client, io),
             }
         }
+    }
+
+    /// A drain goes on.
+    fn drain_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        drain::due(&mut self.core, now, io);
+        self.admin.report_drain(&mut self.core, now, io);
     }
 
     fn conn_due<I: Io>(&mut self, now: Time, when: Time, conn: ConnId, io: &mut I) {

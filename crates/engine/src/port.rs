@@ -235,8 +235,10 @@ pub enum Signal {
     Reread(Reread),
     /// INT: safe shutdown; waits for servers, disconnects waiting clients.
     ShutdownServers,
-    /// TERM: waits for clients; a second one exits at once.
+    /// TERM: waits for clients, or drains, as configured; a second one exits at once.
     ShutdownClients,
+    /// No signal of the operating system's: an operator has the process drain (`weir drain`).
+    Drain,
     /// QUIT: exit at once.
     Quit,
     /// USR1: pause all pools.

@@ -32,6 +32,8 @@ pub(crate) enum Who {
     Shutdown,
     /// A shutdown that is only announced.
     Announcement,
+    /// A drain looks at the clients.
+    Drain,
     /// A shutdown that dismisses the clients that wait for servers.
     Dismissal,
     /// Limits of pools that nodes share expire, or closed servers count no more.

@@ -65,5 +65,7 @@ pub use signals::Signals;
 pub use start::{Handle, Running, RuntimeOptions, start};
 pub use start_error::StartError;
 pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
-pub use upgrade::{NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket, upgrade_socket};
+pub use upgrade::{
+    DrainingProcess, NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket, upgrade_socket,
+};
 pub use weir_engine::port::{Reread, Signal};

@@ -215,6 +215,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
             file_users: running.file_users.clone(),
             old_process_link: running.old_process_link.clone(),
             participant: running.participant.clone(),
+            drain_callers: Mutex::default(),
         };
         running.upgrade = Some(ExportThread::start(exporter).map_err(StartError::because("can't start a thread"))?);
     }

@@ -301,6 +301,12 @@ impl Client {
         self.stream.is_between()
     }
 
+    /// Whether the client has sent nothing that is not handled, and nothing waits for it here.
+    pub fn is_at_rest(&self) -> bool {
+        let notified = self.channels().is_some_and(|channels| channels.is_waiting() || channels.awaits_own());
+        self.is_between_requests() && !notified
+    }
+
     /// Whether the next byte begins a message, and nothing is to be done before that message is read.
     #[inline]
     pub(crate) fn is_between_requests(&self) -> bool {

@@ -172,6 +172,8 @@ pub enum Refusal {
     ShuttingDown,
     /// The process is being shut down, and servers take no more work.
     ServersShuttingDown,
+    /// The process drains: its clients are closed, each between two transactions.
+    Leaving,
     /// The operator closed the connection (KILL_CLIENT).
     Killed,
     /// The operator closed all connections of the database (KILL).
@@ -256,6 +258,7 @@ impl Refusal {
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
             Refusal::ShuttingDown
             | Refusal::ServersShuttingDown
+            | Refusal::Leaving
             | Refusal::Killed
             | Refusal::DatabaseKilled
             | Refusal::SuspendTimeout
@@ -325,11 +328,13 @@ impl Refusal {
         )
     }
 
-    /// The SQLSTATE that PgBouncer sends: one for all of its own errors, and the server's for a server's error.
+    /// The SQLSTATE that PgBouncer sends: one for all of its own errors, and the server's for a server's error. PgBouncer
+    /// does not drain; libraries know the SQLSTATE of a server that does.
     fn pgbouncer_sqlstate(&self) -> &str {
         match self {
             Refusal::ServerDown { sqlstate, .. } if sqlstate != NO_SERVER => sqlstate,
             Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
+            Refusal::Leaving => self.sqlstate(),
             _ => "08P01",
         }
     }
@@ -367,6 +372,9 @@ impl Refusal {
                 if !detail.is_empty() =>
             {
                 Some(detail)
+            }
+            Refusal::Leaving => {
+                Some("This pooler is about to exit. A request without an answer was not sent to a server.")
             }
             _ => None,
         }
@@ -439,6 +447,9 @@ impl Refusal {
             ),
             Refusal::NoListener => {
                 Some("Connect again, raise the pool's size, or use a pool in session mode to listen.")
+            }
+            Refusal::Leaving => {
+                Some("Connect again: another process serves. Then repeat the request, if there was one.")
             }
             Refusal::PinRefused(_) => Some(
                 "Do without such state, use a pool in session mode for such clients, or take the kind out of pin_refuse.",
@@ -517,6 +528,8 @@ impl fmt::Display for Refusal {
             Refusal::PinRefused(what) => write!(f, "this pool keeps no server for its client (pin_refuse): {what}"),
             Refusal::ShuttingDown => f.write_str("pooler is shutting down"),
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
+            // PostgreSQL's text, which libraries know.
+            Refusal::Leaving => f.write_str("terminating connection due to administrator command"),
             Refusal::Killed => f.write_str("admin forced disconnect"),
             Refusal::DatabaseKilled => f.write_str("database removed"),
             Refusal::AuthDatabaseDisabled(name) => write!(f, "authentication database {name:?} is disabled"),
@@ -574,6 +587,7 @@ mod tests {
             (Refusal::IdleTransactionTimeout, "25P03", "08P01"),
             (Refusal::PoolGone, "3D000", "08P01"),
             (Refusal::PasswordFailed, "28P01", "08P01"),
+            (Refusal::Leaving, "57P01", "57P01"),
             (down("08006"), "08006", "08P01"),
             (down("57P03"), "57P03", "57P03"),
         ] {

@@ -14,6 +14,7 @@ mod companion;
 mod completions;
 mod config_store;
 mod convert;
+mod drain;
 mod events;
 #[cfg(test)]
 mod exposure_tests;
@@ -92,7 +93,8 @@ A first weir.toml:
   size = 20                    # the most server connections
 
 Signals: HUP reloads the file. INT exits when transactions have ended, TERM when clients have
-disconnected, QUIT at once.";
+disconnected (where drain_time or shutdown_delay is set it closes them: see weir drain), QUIT at
+once.";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -171,6 +173,9 @@ enum Command {
     /// Replace a running Weir by this program or configuration without losing a client
     #[command(after_help = upgrade::HELP)]
     Upgrade(upgrade::Arguments),
+    /// Have a running Weir close its clients between transactions, and end
+    #[command(after_help = drain::HELP)]
+    Drain(drain::Arguments),
     /// Watch a running Weir: its pools, once a second
     #[command(after_help = TOP_EXAMPLES)]
     Top(top::Arguments),
@@ -215,6 +220,7 @@ fn main() -> ExitCode {
             account::run(&name, role, if token { account::Kind::Program } else { account::Kind::Person })
         }
         Command::Demo { arguments } => companion::DEMO.exec(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Ready(arguments) => ready::run(&arguments),

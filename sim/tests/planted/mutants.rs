@@ -24,6 +24,7 @@ pub(crate) struct Edit {
 
 const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
 const LENDER: &str = "crates/pool/src/lending/lender.rs";
+const DRAIN: &str = "crates/engine/src/pause/drain.rs";
 const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
@@ -423,5 +424,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             to: "    if PLANTED || server.sequences.are_none() {
         return;",
         }],
+    },
+    Mutant {
+        name: "interrupting drain",
+        what: "a drain closes clients in the middle of a transaction, too",
+        found_by: &[Checker::DrainsBetweenTransactions],
+        edits: &[Edit { file: DRAIN, from: " if up.is_quiet())", to: " if PLANTED || up.is_quiet())" }],
     },
 ];

@@ -177,6 +177,7 @@ const OWN: &[(&str, Effect)] = &[
     ("otlp_metrics", Seen("a_query_with_a_sampled_trace_has_spans_over_every_protocol_and_no_other_has")),
     ("otlp_resource", Seen("metrics_arrive_with_their_kinds_headers_and_attributes")),
     ("otlp_spans", Seen("a_query_with_a_sampled_trace_has_spans_over_every_protocol_and_no_other_has")),
+    ("drain_time", Seen("a_drain_is_announced_first_and_the_api_shows_how_far_it_is")),
     ("shutdown_delay", Seen("a_shutdown_with_a_delay_serves_new_clients_until_it_begins")),
     ("track_statements", Seen("the_api_sorts_limits_filters_and_resets_and_nothing_is_counted_unless_asked_for")),
     ("watch_files", Seen("a_link_that_is_switched_changes_the_files_behind_it")),

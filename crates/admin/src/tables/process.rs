@@ -120,7 +120,8 @@ pub(super) fn state(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let states =
         [("active", ServiceState::Active), ("paused", ServiceState::Paused), ("suspended", ServiceState::Suspended)];
     let is = |state| if snapshot.report.serving == state { "yes" } else { "no" };
-    states.into_iter().map(|(key, state)| vec![text(key), text(is(state))]).collect()
+    let drain = snapshot.report.drain.map(|drain| vec![text("draining"), text(drain.phase.name())]);
+    states.into_iter().map(|(key, state)| vec![text(key), text(is(state))]).chain(drain).collect()
 }
 
 pub(super) fn mem(snapshot: &Snapshot<'_>) -> Vec<Row> {

@@ -159,6 +159,7 @@ fn report() -> Report {
     (ann.cl_active, ann.sv_login) = (1, 1);
     Report {
         draining: false,
+        drain: None,
         pools: vec![owner, ann],
         clients_by_user: [("joe".to_owned(), [("app".to_owned(), UserClients { clients: 2, waiting: 0 })].into())]
             .into(),

@@ -273,7 +273,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::ANY_TIME,
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.shutdown_timeout)),
-        "The longest wait of a shutdown for clients. 0: no limit.",
+        "The longest wait of a shutdown for clients; of a drain, after `drain_time`. 0: no limit.",
     )
     .ini_own("shutdown_timeout"),
     Setting::new(
@@ -283,9 +283,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Field::Config(|c| FieldMut::Span(&mut c.shutdown_delay)),
         "How long after INT or TERM new clients are still accepted, while `/readyz` already answers 503, so that load \
-         balancers send no more clients. The shutdown begins after it.",
+         balancers send no more clients. The shutdown begins after it. Where it is set, TERM drains: see `drain_time`.",
     )
     .ini_own("shutdown_delay"),
+    Setting::new(
+        General,
+        "drain_time",
+        Kind::ANY_TIME,
+        "0",
+        Field::Config(|c| FieldMut::Span(&mut c.drain_time)),
+        "Over how long a drain closes clients (57P01), each between two of its transactions. 0: at once. Clients in a \
+         transaction have `shutdown_timeout` after it. TERM drains where this or `shutdown_delay` is set, else it waits for \
+         clients to disconnect; `weir drain` and `SHUTDOWN DRAIN` do always.",
+    )
+    .ini_own("drain_time"),
     Setting::new(
         General,
         "upgrade_timeout",

@@ -69,9 +69,13 @@ impl Admin {
             ShutdownMode::Now => return io.exit(0),
             ShutdownMode::WaitForServers => Drain::Servers,
             ShutdownMode::WaitForClients => Drain::Clients,
+            ShutdownMode::Drain => Drain::Transactions,
         };
         io.send(client.conn, &console::complete(b"SHUTDOWN"));
-        end::begin_drain(core, now, drain, io);
+        match drain {
+            Drain::Transactions => self.drain_command(core, now, io),
+            Drain::Servers | Drain::Clients => end::begin_drain(core, now, drain, io),
+        }
     }
 
     fn console_command<I: Io>(

@@ -1,7 +1,7 @@
 //! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has
 //! checked the sender's role.
 
-use weir_admin::{Command, ControlReply, ControlRequest, Cursor, Show};
+use weir_admin::{Command, ControlReply, ControlRequest, Cursor, Show, ShutdownMode};
 use weir_base::Time;
 
 use crate::admin::Admin;
@@ -68,6 +68,10 @@ impl Admin {
                 self.reloads.enqueue(cx, Reload::Change(number, wanted, author));
             }
             ControlRequest::Reload(author) => self.begin_reload(core, now, caller, author, io),
+            ControlRequest::Run(Command::Shutdown(ShutdownMode::Drain)) => {
+                self.drain_command(core, now, io);
+                io.answer(number, Ok(ControlReply::Done));
+            }
             ControlRequest::Run(command) => match self.worker_command(core, &command) {
                 Ok(to_workers) => {
                     if let Some(what) = command.issued() {

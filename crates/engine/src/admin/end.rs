@@ -1,11 +1,13 @@
 //! Shutdowns that wait, from the signal to the exit.
 
-use weir_base::{Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time, WorkerId};
+use weir_session::Refusal;
 
 use crate::admin::Admin;
-use crate::client::slot::ClientSlot;
+use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{FollowUp, UnderWay, cx};
 use crate::core::Core;
+use crate::link::leave;
 use crate::log::log;
 use crate::pause::commands;
 use crate::port::{Io, Level};
@@ -22,6 +24,19 @@ impl Admin {
         let millis = delay.micros() / 1000;
         log(Level::Info, format_args!("not ready any more; new clients are accepted for {millis} ms"), io);
         core.shutdown.announce(cx!(core, now, io), drain, delay);
+    }
+
+    /// An operator has the process drain. A shutdown that closes clients, or waits for servers only, goes on as it is.
+    pub(crate) fn drain_command<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+        match core.shutdown.target() {
+            Some(Drain::Transactions | Drain::Servers) => {
+                log(Level::Info, format_args!("got a command to drain while shutting down, ignoring"), io);
+            }
+            Some(Drain::Clients) | None => {
+                log(Level::Info, format_args!("got a command to drain"), io);
+                self.announce_drain(core, now, Drain::Transactions, io);
+            }
+        }
     }
 
     /// `shutdown_delay` may be over.
@@ -51,9 +66,12 @@ impl Admin {
         // PgBouncer's texts.
         let whose = match drain {
             Drain::Servers => "server",
-            Drain::Clients => "client",
+            Drain::Clients | Drain::Transactions => "client",
         };
         log(Level::Info, format_args!("{whose} connections dropped, exiting"), io);
+        if drain == Drain::Transactions {
+            close_consoles(core, now, io);
+        }
         self.exit_after_servers(core, workers, now, drain == Drain::Servers, io);
     }
 
@@ -65,6 +83,13 @@ impl Admin {
         }
         core.shutdown.await_shared_servers(cx!(core, now, io), closed);
         check_shared_servers_ended(core, workers, io);
+    }
+
+    /// Worker 0: the log is told how far a drain is, from time to time.
+    pub(crate) fn report_drain<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
+        if core.shutdown.report_is_due(now) {
+            log(Level::Info, format_args!("draining: {} clients are left", clients_left(core)), io);
+        }
     }
 
     /// `shutdown_timeout` may be over.
@@ -94,16 +119,33 @@ pub(crate) fn begin_drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &
     }
     io.accept(false);
     let what = match drain {
-        Drain::Clients => "clients to leave",
-        Drain::Servers => "servers to finish",
+        Drain::Clients => "waiting for clients to leave".to_owned(),
+        Drain::Servers => "waiting for servers to finish".to_owned(),
+        Drain::Transactions => format!(
+            "draining: {} clients are closed between their transactions, over {} ms",
+            clients_left(core),
+            core.common.config().drain_time.micros() / 1000
+        ),
     };
-    log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
+    log(Level::Info, format_args!("shutting down: {what}"), io);
     core.shutdown.begin(cx!(core, now, io), drain);
+}
+
+/// Worker 0: how many clients there are; operators do not count.
+fn clients_left(core: &Core) -> u32 {
+    core.client_quota.total().saturating_sub(core.client_counts.consoles())
+}
+
+/// Worker 0, which has all consoles: operators are the last to be closed.
+fn close_consoles<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    let consoles = core.conns.all::<ClientSlot>().filter(|client| matches!(client.phase, ClientPhase::Console(_)));
+    let consoles: Vec<ConnId> = consoles.map(|client| client.conn).collect();
+    consoles.into_iter().for_each(|console| leave::refuse_handle(core, now, console, Refusal::ShuttingDown, io));
 }
 
 /// A shutdown begins on this worker.
 pub(crate) fn drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &mut I) {
-    core.shutdown.drain(&mut core.common, drain);
+    core.shutdown.drain(cx!(core, now, io), drain);
     if drain == Drain::Servers {
         commands::halt_pools(core, now, None, io);
         if core.conns.all::<ClientSlot>().any(|c| c.state() == "waiting") {

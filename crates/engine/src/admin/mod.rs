@@ -5,7 +5,8 @@
 //!   workers have answered.
 //! - `console`: an operator's session. `operators`: the session waits for an answer, and gets it. `tables`, `stream`,
 //!   `paging`: long tables, in pieces.
-//! - `configuration`, `reload`: a new configuration. `end`, `shutdown`: shutdowns.
+//! - `configuration`, `reload`: a new configuration. `end`, `shutdown`: shutdowns; `drain_pace`: how fast one closes
+//!   clients.
 //! - `reports`, `report`: the tables' content; `symptoms`: what shows that a pool is in trouble. `wait_diagnosis`: why
 //!   a client waits.
 //! - `pool_health`, `health`: whether pools serve their clients.
@@ -20,6 +21,7 @@ pub(crate) mod commands;
 pub(crate) mod configuration;
 pub(crate) mod console;
 pub(crate) mod control;
+pub(crate) mod drain_pace;
 pub(crate) mod end;
 pub(crate) mod execute;
 pub(crate) mod health;

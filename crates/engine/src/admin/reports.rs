@@ -28,6 +28,7 @@ impl Admin {
             statement_totals: core.sessions.statements.totals(),
             serving: state,
             draining: core.common.is_under_way(UnderWay::SHUTDOWN) || core.shutdown.is_announced(),
+            drain: core.shutdown.drain_record(core.common.now()),
             paused: core.pause.paused().clone(),
             disabled: core.pause.disabled().clone(),
             dns: core.hosts.dns.records(core.common.now()),

@@ -1,13 +1,15 @@
-//! Shutdowns that wait for clients to disconnect, or for servers to finish.
+//! Shutdowns that wait for clients to disconnect, or for servers to finish, or that close clients.
 //!
-//! Owns when the process may exit. Worker 0 sends the request to all workers, each answers once when nothing is left,
-//! and the process exits with the last answer.
+//! Owns when the process may exit, and how many clients a drain may close now. Worker 0 sends the request to all workers,
+//! each answers once when nothing is left, and the process exits with the last answer.
 
 use std::collections::BTreeSet;
 
+use weir_admin::{DrainPhase, DrainRecord};
 use weir_base::{Span, Time, WorkerId};
 
-use crate::common::{Common, Cx, UnderWay};
+use crate::admin::drain_pace::{Due, Pace, Rest};
+use crate::common::{Cx, UnderWay};
 use crate::port::Io;
 use crate::timers::Who;
 use crate::workers::messages::{Drain, Message, Payload, WorkerCommand};
@@ -15,6 +17,10 @@ use crate::workers::messages::{Drain, Message, Payload, WorkerCommand};
 /// A shutdown, as seen by this worker.
 pub(crate) struct Shutdown {
     draining: Option<Drain>,
+    /// Clients are closed here at this pace.
+    pace: Option<Pace>,
+    /// The next look at all clients.
+    armed: Time,
     /// Worker 0 has been informed that nothing is left here.
     reported: bool,
     /// When clients that wait for servers are dismissed; never, if there are none.
@@ -40,10 +46,15 @@ const DISMISSAL: Span = Span::from_millis(300);
 /// How long a process waits for the end of its servers' connections, so that other nodes need not look for them.
 const SHARED_SERVER_WAIT: Span = Span::from_secs(1);
 
+/// The time between two lines of the log about a drain.
+const REPORTS: Span = Span::from_secs(5);
+
 impl Default for Shutdown {
     fn default() -> Self {
         Shutdown {
             draining: None,
+            pace: None,
+            armed: Time::NEVER,
             reported: false,
             dismissal: Time::NEVER,
             request: DrainRequest::default(),
@@ -59,11 +70,19 @@ struct DrainRequest {
     drained: BTreeSet<WorkerId>,
     by: Time,
     armed: Time,
+    /// When a drain reports how many clients are left.
+    report_at: Time,
 }
 
 impl Default for DrainRequest {
     fn default() -> Self {
-        DrainRequest { drain: None, drained: BTreeSet::new(), by: Time::NEVER, armed: Time::NEVER }
+        DrainRequest {
+            drain: None,
+            drained: BTreeSet::new(),
+            by: Time::NEVER,
+            armed: Time::NEVER,
+            report_at: Time::NEVER,
+        }
     }
 }
 
@@ -104,8 +123,11 @@ impl Shutdown {
     /// Worker 0: sends the request to all workers.
     pub(crate) fn begin<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
         self.announced = None;
-        let request = &mut self.request;
-        request.by = cx.now.deadline(cx.common.config().shutdown_timeout);
+        let (config, request) = (cx.common.config(), &mut self.request);
+        let closes = drain == Drain::Transactions;
+        let time = if closes { config.drain_time } else { Span::ZERO };
+        request.by = (cx.now + time).deadline(config.shutdown_timeout);
+        request.report_at = if closes { cx.now + REPORTS } else { Time::NEVER };
         cx.common.arm(Who::Shutdown, request.by, &mut request.armed);
         self.ask(cx, drain);
     }
@@ -139,11 +161,52 @@ impl Shutdown {
         self.shared_server_wait = Some(true);
     }
 
-    /// The request has arrived at this worker.
-    pub(crate) fn drain(&mut self, common: &mut Common, drain: Drain) {
+    /// The request has arrived at this worker. Clients are looked at when all input that has arrived is handled.
+    pub(crate) fn drain<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
         self.draining = Some(drain);
-        common.set_under_way(UnderWay::SHUTDOWN, true);
+        cx.common.set_under_way(UnderWay::SHUTDOWN, true);
         self.reported = false;
+        self.pace = (drain == Drain::Transactions).then(|| Pace::new(cx.now, cx.common.config().drain_time));
+        if self.pace.is_some() {
+            cx.common.arm(Who::Drain, cx.now, &mut self.armed);
+        }
+    }
+
+    /// The clients of this worker are looked at, of which so many hold nothing, and hold a part of a session: returns how
+    /// many may be closed, and how long they must have rested.
+    pub(crate) fn look<I: Io>(&mut self, cx: &mut Cx<'_, I>, free: u32, holding: u32) -> (Due, Rest) {
+        self.armed = Time::NEVER;
+        let Some(pace) = &mut self.pace else { return Default::default() };
+        let due = pace.due(cx.now, free, holding);
+        cx.common.arm(Who::Drain, cx.now + pace.interval(cx.now), &mut self.armed);
+        (due, pace.rest())
+    }
+
+    /// Whether the time of a drain is over: all clients that are left are late.
+    pub(crate) fn pace_is_over(&self, now: Time) -> bool {
+        self.pace.is_some_and(|pace| pace.is_over(now))
+    }
+
+    /// How far a drain is, if there is one; worker 0 knows of one that is only announced, and of the end of the last wait.
+    pub(crate) fn drain_record(&self, now: Time) -> Option<DrainRecord> {
+        let record = |phase, until: Time| DrainRecord { phase, left: (until != Time::NEVER).then(|| until.since(now)) };
+        match (self.announced, self.pace) {
+            (Some(announced), _) if announced.drain == Drain::Transactions => {
+                Some(record(DrainPhase::Announced, announced.begins))
+            }
+            (_, Some(pace)) if pace.is_over(now) => Some(record(DrainPhase::Ending, self.request.by)),
+            (_, Some(pace)) => Some(record(DrainPhase::Closing, pace.ends())),
+            _ => None,
+        }
+    }
+
+    /// Worker 0: whether a line of the log about the drain is due.
+    pub(crate) fn report_is_due(&mut self, now: Time) -> bool {
+        let due = self.request.report_at <= now;
+        if due {
+            self.request.report_at = now + REPORTS;
+        }
+        due
     }
 
     /// Clients wait for servers here: they are to be dismissed soon.

@@ -68,11 +68,16 @@ impl Admin {
                 log(Level::Info, format_args!("got SIGTERM while shutting down, fast exit"), io);
                 io.exit(0)
             }
+            Signal::ShutdownClients if core.common.config().drains_on_term() => {
+                log(Level::Info, format_args!("got SIGTERM, draining"), io);
+                self.announce_drain(core, now, Drain::Transactions, io);
+            }
             Signal::ShutdownClients => {
                 let text = "got SIGTERM, shutting down, waiting for all clients disconnect";
                 log(Level::Info, format_args!("{text}"), io);
                 self.announce_drain(core, now, Drain::Clients, io);
             }
+            Signal::Drain => self.drain_command(core, now, io),
             Signal::ShutdownServers if core.shutdown.target() == Some(Drain::Servers) => {
                 log(Level::Info, format_args!("got SIGINT while shutting down, fast exit"), io);
                 io.exit(0)

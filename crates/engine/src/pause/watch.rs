@@ -14,7 +14,7 @@ use crate::workers::send::answer;
 /// If this worker has nothing left that a shutdown waits for: informs worker 0.
 pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
     let done = match core.shutdown.draining() {
-        Some(Drain::Clients) => !core.conns.all::<ClientSlot>().any(|c| c.is_waited_for()),
+        Some(Drain::Clients | Drain::Transactions) => !core.conns.all::<ClientSlot>().any(|c| c.is_waited_for()),
         Some(Drain::Servers) if core.shutdown.is_dismissing() => return,
         Some(Drain::Servers) => core.pools.iter().all(|slot| slot.pool.is_quiescent()),
         None => return,

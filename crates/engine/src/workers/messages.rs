@@ -139,6 +139,8 @@ pub(crate) enum Drain {
     Clients,
     /// Servers finish their transactions; waiting clients are disconnected.
     Servers,
+    /// Clients finish their transactions; each is closed behind one.
+    Transactions,
 }
 
 /// A worker's answer.

@@ -438,11 +438,11 @@ fn a_shutdown_with_a_delay_serves_new_clients_until_it_begins() {
         world.pass(Span::from_secs(4));
         let late = world.arrival("ann", "db");
         assert!(world.is_open(late) && !world.port.asked.contains(&Call::Accept(false)));
+        world.bytes(client, &query("begin"));
         world.pass(Span::from_secs(2));
         assert!(world.port.asked.contains(&Call::Accept(false)) && !world.has_exited());
         let later = world.arrival("ann", "db");
-        assert!(!world.is_open(later));
-        world.gone(late);
+        assert!(!world.is_open(later) && !world.is_open(late) && world.is_open(client));
         world.gone(client);
         assert!(world.has_exited());
     }

@@ -8,6 +8,7 @@ mod client_login;
 mod console;
 mod control;
 mod down_servers;
+mod drain;
 mod holding;
 mod lending;
 mod links;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mio::net::UnixListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weir_base::WorkerId;
-use weir_engine::port::{Level, UpgradeStep};
+use weir_engine::port::{Level, Signal, UpgradeStep};
 use weir_engine::{UPGRADE_FORMAT, worker_of_cancel_pid};
 
 use super::export_queue::ExportMessage;
@@ -44,6 +44,8 @@ const WORKERS: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The interval of checks for late returns.
 const STRAYS: Duration = Duration::from_secs(1);
+/// How many may wait for the end of a drain; the connections of others are closed at once.
+const MOST_DRAIN_CALLERS: usize = 16;
 /// The tokens of the thread's event sources.
 const ASKED: Token = Token(0);
 const ENDS: Token = Token(1);
@@ -74,6 +76,8 @@ pub(crate) struct Exporter {
     /// The process that this one takes over from, maybe still.
     pub(crate) old_process_link: OldProcessLink,
     pub(crate) participant: ParticipantSlot,
+    /// The connections of those who had the process drain, and wait for its end.
+    pub(crate) drain_callers: Mutex<Vec<UnixStream>>,
 }
 
 impl ExportThread {
@@ -157,6 +161,9 @@ impl Exporter {
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let hello = wire::receive(stream)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        if hello.kind == Kind::Drain {
+            return self.drain(stream).map(|()| None);
+        }
         let Some((format, version)) = hello.bytes.split_first_chunk().filter(|_| hello.kind == Kind::Hello) else {
             return Err(ErrorKind::InvalidData.into());
         };
@@ -188,6 +195,17 @@ impl Exporter {
             return Err(ErrorKind::InvalidData.into());
         }
         wire::value(&serving).map(Some)
+    }
+
+    /// The process is to drain. Its end closes the connection.
+    fn drain(&self, stream: &UnixStream) -> io::Result<()> {
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::Drain));
+        wire::send(stream, Kind::Drain, &std::process::id().to_be_bytes(), &[])?;
+        let mut callers = self.drain_callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.len() < MOST_DRAIN_CALLERS {
+            callers.push(stream.try_clone()?);
+        }
+        Ok(())
     }
 
     fn refuse(&self, stream: &UnixStream, why: &str) -> io::Result<Option<Serving>> {

@@ -25,7 +25,7 @@ use crate::socket::Socket;
 use crate::tls::{Session, Tls};
 
 /// How long the old process may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an old process that ends may take until it is gone.
 const ENDING: Duration = Duration::from_secs(5);
@@ -62,6 +62,18 @@ impl fmt::Display for NoOldProcess {
 
 impl std::error::Error for NoOldProcess {}
 
+/// Connects to the process that serves at this socket, if that is believed; `user`: the one that it may have switched to.
+pub(super) fn connect(path: &Path, user: Option<&str>) -> Result<UnixStream, NoOldProcess> {
+    let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => NoOldProcess::Absent,
+        _ => NoOldProcess::Refused(format!("{}: {error}", path.display())),
+    })?;
+    if !is_trusted(&stream, Some(server_user(user))) {
+        return Err(NoOldProcess::Refused(format!("{} is another user's", path.display())));
+    }
+    Ok(stream)
+}
+
 impl OldProcess {
     /// Asks the process that serves at this socket. Nothing changes for that process, whatever the result, before
     /// [`OldProcess::import_all`]. `user`: the user under which this process will serve, if root has started it; the
@@ -70,13 +82,7 @@ impl OldProcess {
     /// # Errors
     /// There is no such process, or it refuses.
     pub fn ask(path: &Path, user: Option<&str>) -> Result<OldProcess, NoOldProcess> {
-        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => NoOldProcess::Absent,
-            _ => NoOldProcess::Refused(format!("{}: {error}", path.display())),
-        })?;
-        if !is_trusted(&stream, Some(server_user(user))) {
-            return Err(NoOldProcess::Refused(format!("{} is another user's", path.display())));
-        }
+        let stream = connect(path, user)?;
         OldProcess::agree(stream).map_err(|error| NoOldProcess::Refused(format!("{}: {error}", path.display())))
     }
 

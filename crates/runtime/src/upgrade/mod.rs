@@ -10,8 +10,9 @@
 //! - `wire`: the frames. `socket`: where the two meet. `listeners`: which sockets are passed, and what for.
 //! - `export`: the old process's side. `export_queue`: what its workers send to it. `import`: the new process's side.
 //! - `old_process_link`: the new process's connection to the old one. `liveness`: when the other process hangs.
-//! - `process`: whether a process lives. `participant`: what has a part in an upgrade beside the workers.
+//! - `drain`: the command to drain, over the same connection. `process`: whether a process lives. `participant`: what has a part in an upgrade beside the workers.
 
+mod drain;
 mod export;
 mod export_queue;
 mod import;
@@ -23,6 +24,7 @@ mod process;
 mod socket;
 mod wire;
 
+pub use drain::DrainingProcess;
 pub(crate) use export::{ExportThread, Exporter};
 pub(crate) use export_queue::{ExportMessage, ExportSender};
 pub use import::{NoOldProcess, OldProcess};

@@ -50,12 +50,14 @@ pub(super) enum Kind {
     Alive = 10,
     /// From the old one, once: what it has sent about its pools covers all of them.
     Known = 11,
+    /// In place of [`Kind::Hello`]: the process is to drain. Its answer: the same, with its number in four bytes.
+    Drain = 12,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Alive, Bye, Cancel, Done, Hello, Item, Known, Offer, Participant, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Participant, Alive, Known]
+        use Kind::{Alive, Bye, Cancel, Done, Drain, Hello, Item, Known, Offer, Participant, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Participant, Alive, Known, Drain]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }

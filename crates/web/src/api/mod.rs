@@ -153,6 +153,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/status", VIEWER, ADMIN, get(process::status)),
         ("/api/v1/cluster", VIEWER, ADMIN, get(cluster::cluster)),
         ("/api/v1/reload", VIEWER, OPERATOR, post(versions::reload)),
+        ("/api/v1/drain", VIEWER, ADMIN, post(process::drain)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
         ("/api/v1/config/pending", OPERATOR, ADMIN, get(versions::pending)),

@@ -3,8 +3,10 @@
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::ServiceState;
+use weir_admin::{Command, DrainRecord, ServiceState, ShutdownMode};
+use weir_base::Span;
 use weir_config::{Assignment, Edit};
 
 use super::body::PersistedBody;
@@ -20,6 +22,8 @@ pub(crate) struct Status {
     /// `active`, `paused` or `suspended`.
     state: &'static str,
     draining: bool,
+    /// How far a drain is, which closes clients.
+    drain: Option<Drain>,
     workers: u16,
     configuration: String,
     pools: usize,
@@ -33,6 +37,20 @@ pub(crate) struct Status {
     cluster: String,
     /// What is wrong with Weir itself, the worst first.
     faults: Vec<Fault>,
+}
+
+#[derive(Serialize)]
+struct Drain {
+    phase: &'static str,
+    /// How long the phase takes; none: as long as clients are left.
+    seconds_left: Option<f64>,
+}
+
+impl From<DrainRecord> for Drain {
+    fn from(drain: DrainRecord) -> Drain {
+        let seconds = |left: Span| left.micros() as f64 / 1e6;
+        Drain { phase: drain.phase.name(), seconds_left: drain.left.map(seconds) }
+    }
 }
 
 /// `GET /api/v1/status`.
@@ -49,6 +67,7 @@ pub(crate) async fn status(
             ServiceState::Suspended => "suspended",
         },
         draining: report.draining,
+        drain: report.drain.map(Drain::from),
         workers: config.workers,
         configuration: config.source.display().to_string(),
         pools: config.pools.len(),
@@ -61,6 +80,11 @@ pub(crate) async fn status(
         cluster: if config.cluster.etcd.is_empty() { String::new() } else { config.cluster.name.clone() },
         faults: report.faults.iter().map(Fault::from).collect(),
     }))
+}
+
+/// `POST /api/v1/drain`.
+pub(crate) async fn drain(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
+    workers.run(Command::Shutdown(ShutdownMode::Drain)).await.map(|()| StatusCode::ACCEPTED)
 }
 
 #[derive(Serialize)]

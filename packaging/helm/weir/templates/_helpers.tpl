@@ -35,7 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{- define "weir.gracePeriod" -}}
-{{- with .Values.shutdown }}{{ add .delaySeconds .timeoutSeconds .reserveSeconds }}{{ end -}}
+{{- with .Values.shutdown }}{{ add .delaySeconds .drainSeconds .timeoutSeconds .reserveSeconds }}{{ end -}}
 {{- end -}}
 
 {{/* What the schema can't express. */}}

@@ -28,6 +28,8 @@ const WRITE: u32 = 3;
 const CANCEL: u32 = 4;
 /// The most cancel requests of a client that are under way.
 const MOST_CANCELLERS: usize = 3;
+/// What a client gets that a drain closes.
+const LEAVING: &str = "terminating connection due to administrator command";
 /// Deadlines are numbered from here, so that the timer of one that was met has no effect.
 const DEADLINE: u32 = 16;
 
@@ -100,6 +102,8 @@ pub(crate) struct Client {
     longest_think_time: u64,
     /// Faults have stopped: the client does not misbehave any more.
     calm: bool,
+    /// The last reply was a ReadyForQuery outside of a transaction.
+    rests: bool,
     began: Time,
 }
 
@@ -136,6 +140,7 @@ impl Client {
             early_exits: *rng.pick(&[0, 0, 100, 400]),
             longest_think_time: rng.skewed(100, 2_000_000),
             calm: false,
+            rests: false,
             began: Time::START,
             rng,
         }
@@ -267,6 +272,7 @@ impl Client {
         self.cancel_is_lost = false;
         self.cancellers.drain(..).for_each(|end| ctx.close(end));
         self.phase = Phase::Connecting;
+        self.rests = false;
         self.end = Some(ctx.connect(self.owner(), self.identity.address.clone()));
     }
 
@@ -373,6 +379,9 @@ impl Client {
             ctx.got(end, &message);
         }
         ctx.counts.replies += 1;
+        if !matches!(&message, Back::Problem { severity, .. } if severity == "FATAL") {
+            self.note_rest(&message);
+        }
         match (self.phase, &message) {
             (_, Back::Problem { error: true, severity, code, message }) if severity == "FATAL" => {
                 let (code, text) = (code.clone(), message.clone());
@@ -389,12 +398,37 @@ impl Client {
         }
     }
 
+    /// Notes whether the client is between two transactions, as far as it knows.
+    fn note_rest(&mut self, message: &Back) {
+        match message {
+            Back::Ready(status) => self.rests = *status == b'I',
+            Back::Parameter(..) | Back::Notification(..) | Back::Problem { error: false, .. } => {}
+            _ => self.rests = false,
+        }
+    }
+
+    /// The pooler drains, and the client gets an error that says so. Returns whether it is that.
+    fn sent_away(&mut self, ctx: &mut Context, code: &str, text: &str) -> bool {
+        let number = self.identity.number;
+        let is_late = text == "pooler is shutting down";
+        if !ctx.drained || ctx.rules.faulty || code != "57P01" || !is_late && text != LEAVING {
+            return false;
+        }
+        if !is_late && !self.rests {
+            let what = || format!("c{number} was closed within a transaction or an answer");
+            ctx.violated(Checker::DrainsBetweenTransactions, what);
+        }
+        true
+    }
+
     /// The other side ends the session with a fatal error.
     fn refused(&mut self, ctx: &mut Context, code: &str, text: &str) {
         let number = self.identity.number;
         // An operator may make a pool too small to share a server for its clients' channels.
         let too_small = code == "57P01" && ctx.rules.listens && self.reference.has_listened();
-        let expected = (self.identity.has_wrong_password() && code == "28P01") || too_small || ctx.rules.faulty;
+        let sent_away = self.sent_away(ctx, code, text);
+        let expected =
+            (self.identity.has_wrong_password() && code == "28P01") || too_small || sent_away || ctx.rules.faulty;
         if !expected && self.phase != Phase::HalfClosed {
             ctx.violated(Checker::NoErrorWithoutFault, || format!("c{number} is refused: {code} {text}"));
         }
@@ -476,10 +510,18 @@ impl Client {
         ctx.note(|| format!("c{number} lost its connection: {event:?}"));
         if self.phase != Phase::HalfClosed {
             ctx.counts.broken += 1;
-            if !ctx.rules.faulty {
+            // Without a login, or with a reset, a client gets no error.
+            let had_login =
+                !matches!(self.phase, Phase::Away | Phase::Connecting | Phase::AskingForTls | Phase::LoggingIn);
+            let told = had_login && *event == SocketEvent::Eof;
+            if !ctx.rules.faulty && (!ctx.drained || told) {
                 let text = self.describe();
                 ctx.violated(Checker::NoErrorWithoutFault, || format!("{event:?} for {text}"));
             }
+        }
+        if ctx.drained && *event == SocketEvent::ConnectFailed {
+            // The process has ended, or is about to.
+            self.sessions_left = 1;
         }
         self.end_session(ctx);
     }
