@@ -47,14 +47,14 @@ const LEFTOVERS: [(&str, &str, &str); 32] = [
     ("a lock by a block", "DO $$BEGIN PERFORM pg_advisory_lock(42); END$$", LOCKED),
 ];
 
-const SETTING: &str = "SELECT count(*) FROM pg_settings WHERE name = 'work_mem' AND setting <> '4096'";
-const LISTENING: &str = "SELECT count(*) FROM pg_listening_channels()";
+pub(crate) const SETTING: &str = "SELECT count(*) FROM pg_settings WHERE name = 'work_mem' AND setting <> '4096'";
+pub(crate) const LISTENING: &str = "SELECT count(*) FROM pg_listening_channels()";
 const HELD: &str = "SELECT count(*) FROM pg_cursors WHERE is_holdable";
-const LOCKED: &str = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+pub(crate) const LOCKED: &str = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
 const FUNCTIONS: &str = "SELECT count(*) FROM pg_proc WHERE pronamespace = pg_my_temp_schema()";
 
-const TEMPORARY: &str = "SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()";
-const PREPARED: &str = "SELECT count(*) FROM pg_prepared_statements WHERE from_sql";
+pub(crate) const TEMPORARY: &str = "SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()";
+pub(crate) const PREPARED: &str = "SELECT count(*) FROM pg_prepared_statements WHERE from_sql";
 
 fn site(mode: Mode, on_dirty: &str) -> Site {
     let site = Site::with(Setup::new(mode).size(1).pool(&format!("on_dirty = \"{on_dirty}\"")), mode);

@@ -50,6 +50,7 @@ mod extended;
 mod health;
 mod holding;
 mod hosts;
+mod leaving_functions;
 mod limits_servers;
 mod listening;
 mod listening_gaps;

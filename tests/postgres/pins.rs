@@ -95,7 +95,7 @@ fn what_a_text_leaves_after_it_ran_unasked_is_counted_and_logged_once() {
             "CREATE TABLE calls (n int); INSERT INTO calls VALUES (0); GRANT ALL ON calls TO app; \
              CREATE FUNCTION sometimes() RETURNS int LANGUAGE plpgsql AS \
              'DECLARE called int; BEGIN UPDATE calls SET n = n + 1 RETURNING n INTO called; \
-              IF called >= 4 THEN LISTEN gossip; END IF; RETURN called; END'",
+              IF called >= 4 THEN EXECUTE ''LIS'' || ''TEN gossip''; END IF; RETURN called; END'",
         )
         .unwrap();
     let mut client = named(&site, "jobs");

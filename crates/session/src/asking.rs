@@ -7,6 +7,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
+use crate::leaving_functions;
 use crate::left_state::{self, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
@@ -77,12 +78,15 @@ impl Server {
     pub fn ask_left(&mut self, kinds: Dirty, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
         self.suspects.keep_only(self.use_began());
         let expected = self.state.dirty();
-        let mut custom = None;
+        let mut more = Vec::new();
+        self.functions_asked = None;
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
-            custom = texts.custom.query();
+            more.extend(texts.custom.query());
+            self.functions_asked = texts.leaving.unknown();
+            more.extend(self.functions_asked.map(|_| leaving_functions::query()));
         }
-        let query = left_state::query(self.state.dirty().common(kinds), custom);
+        let query = left_state::query(self.state.dirty().common(kinds), more);
         self.own_query(&query, scratch, out);
         self.found = Some(Box::new(Found::new(expected)));
         self.asked_at = Some(self.pending.progress());
@@ -116,6 +120,9 @@ impl Server {
         let mut there = found.kinds;
         if was_due {
             texts.custom.learn(found.names);
+        }
+        if let Some(changes) = self.functions_asked.take() {
+            texts.leaving.learn(found.functions, changes);
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
             there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));

@@ -23,7 +23,7 @@ const IN_BODY: &str = "(?:set_config[[:space:]]*[(][^a-z0-9_]{1,20}|(?:^|[^a-z0-
                        \"?([a-z_][a-z0-9_]*[.][a-z_][a-z0-9_.]*)";
 
 /// The first identity of what PostgreSQL itself has not created (`FirstNormalObjectId`).
-const OF_USERS: u32 = 16384;
+pub(crate) const OF_USERS: u32 = 16384;
 
 /// The names that functions of a pool's database may set, as far as this worker knows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

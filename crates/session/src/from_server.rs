@@ -459,6 +459,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             self.server.schema_changed = true;
             if matches!(tag, b"CREATE FUNCTION" | b"CREATE PROCEDURE" | b"CREATE EXTENSION") {
                 self.ctx.statements.custom.forget();
+                self.ctx.statements.leaving.forget();
             }
         }
         let all = tag == b"DISCARD ALL";

@@ -3,7 +3,8 @@
 //!
 //! Owns how often each text of a pool was sent, and whether it may draw a value of a sequence, by a hash of its shape: without numbers, quoted values and comments. A
 //! text is asked about after its first executions and then ever more rarely, each time after twice as many; and always,
-//! once it has left something. A changed definition makes it a new text.
+//! once it has left something, or if it names a function whose body says that it leaves state. A changed definition makes
+//! it a new text.
 //!
 //! Bounded: [`MOST`] texts a pool and worker. Beyond that the counts begin again, and more is asked.
 
@@ -40,8 +41,22 @@ pub(crate) struct TextCounts(HashMap<ShapeKey, Sent, BuildHasherDefault<KeyHashe
 struct Sent {
     /// How often it was sent.
     count: u32,
+    look: FirstLook,
+}
+
+impl Sent {
+    fn new(look: FirstLook) -> Sent {
+        Sent { count: if look.names_function { ALWAYS } else { 0 }, look }
+    }
+}
+
+/// What a text itself says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstLook {
     /// It may draw a value of a sequence.
-    draws: bool,
+    pub(crate) draws: bool,
+    /// It names a function that leaves state, as its body says ([`crate::leaving_functions`]).
+    pub(crate) names_function: bool,
 }
 
 /// What follows from a text that is sent.
@@ -54,18 +69,19 @@ pub(crate) struct Counted {
 }
 
 impl TextCounts {
-    /// A text is sent, of which `draws` says whether it may draw a value of a sequence. If the server is to be asked after
-    /// it, it is again, until [`TextCounts::left_nothing`]: a client may leave before the answer.
+    /// A text is sent, which `look` reads if it is new. If the server is to be asked after it, it is again, until
+    /// [`TextCounts::left_nothing`]: a client may leave before the answer.
     #[inline]
-    pub(crate) fn count(&mut self, text: ShapeKey, draws: impl FnOnce() -> bool) -> Counted {
+    pub(crate) fn count(&mut self, text: ShapeKey, look: impl FnOnce() -> FirstLook) -> Counted {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
-        let Sent { count, draws } = self.0.entry(text).or_insert_with(|| Sent { count: 0, draws: draws() });
+        let Sent { count, look: seen } = self.0.entry(text).or_insert_with(|| Sent::new(look()));
         let is_due = is_due_at(*count);
         let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
-        Counted { due: is_due.then_some(DueText { text, unasked }), draws: *draws }
+        let due = DueText { text, unasked, says_so: seen.names_function };
+        Counted { due: is_due.then_some(due), draws: seen.draws }
     }
 
     #[cold]
@@ -79,7 +95,7 @@ impl TextCounts {
     /// A text has left something.
     pub(crate) fn leaves(&mut self, text: ShapeKey) {
         // Where it is not known, it may also draw.
-        self.0.entry(text).or_insert(Sent { count: 0, draws: true }).count = ALWAYS;
+        self.0.entry(text).or_insert(Sent::new(FirstLook { draws: true, names_function: false })).count = ALWAYS;
     }
 
     /// A text after which the server was asked has left nothing.
@@ -127,6 +143,8 @@ pub(crate) struct DueText {
     text: ShapeKey,
     /// The text was executed before without a question, and has left nothing as far as is known.
     unasked: bool,
+    /// It names a function that leaves state.
+    pub(crate) says_so: bool,
 }
 
 /// Texts that a server has got since it was asked last, and after which it is to be asked.
@@ -377,6 +395,14 @@ pub(crate) fn runs_nothing(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn nothing() -> FirstLook {
+        FirstLook { draws: false, names_function: false }
+    }
+
+    fn draws() -> FirstLook {
+        FirstLook { draws: true, names_function: false }
+    }
+
     #[test]
     fn bytes_of_one_kind_are_alike_in_each_place() {
         for place in PLACES {
@@ -409,14 +435,27 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         let mut execute = |count: u32| {
-            let due = counts.count(text, || false).due?;
+            let due = counts.count(text, nothing).due?;
             counts.left_nothing(text);
             Some((count, due.unasked))
         };
         let asked: Vec<(u32, bool)> = (1..=100).filter_map(&mut execute).collect();
         assert_eq!(asked, [(1, false), (2, false), (4, true), (8, true), (16, true), (32, true), (64, true)]);
         counts.leaves(text);
-        assert!((0..100).all(|_| counts.count(text, || false).due == Some(DueText { text, unasked: false })));
+        assert!(
+            (0..100).all(|_| counts.count(text, nothing).due == Some(DueText { text, unasked: false, says_so: false }))
+        );
+    }
+
+    #[test]
+    fn a_text_that_names_a_function_that_leaves_state_is_asked_about_each_time() {
+        let mut counts = TextCounts::default();
+        let text = ShapeKey(7);
+        for _ in 0..100 {
+            let due = counts.count(text, || FirstLook { draws: false, names_function: true }).due;
+            assert_eq!(due, Some(DueText { text, unasked: false, says_so: true }));
+            counts.left_nothing(text);
+        }
     }
 
     #[test]
@@ -480,28 +519,28 @@ mod tests {
     fn a_text_stays_due_until_an_answer() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        assert!((0..9).all(|_| counts.count(text, || false).due.is_some()));
+        assert!((0..9).all(|_| counts.count(text, nothing).due.is_some()));
         counts.left_nothing(text);
-        assert!((0..9).all(|_| counts.count(text, || false).due.is_some()), "the second execution");
+        assert!((0..9).all(|_| counts.count(text, nothing).due.is_some()), "the second execution");
         counts.left_nothing(text);
-        assert!(counts.count(text, || false).due.is_none(), "the third");
+        assert!(counts.count(text, nothing).due.is_none(), "the third");
     }
 
     #[test]
     fn more_texts_than_are_counted_are_asked_about_again_and_take_no_more_room() {
         let mut counts = TextCounts::default();
         counts.leaves(ShapeKey(1));
-        (0..MOST as u64 * 3).for_each(|text| _ = counts.count(ShapeKey(text << 8 | 255), || true));
+        (0..MOST as u64 * 3).for_each(|text| _ = counts.count(ShapeKey(text << 8 | 255), draws));
         assert!(
             counts.0.len() <= MOST
-                && counts.count(ShapeKey(1), || false).due.is_some()
-                && counts.count(ShapeKey(1), || false).due.is_some()
+                && counts.count(ShapeKey(1), nothing).due.is_some()
+                && counts.count(ShapeKey(1), nothing).due.is_some()
         );
     }
 
     #[test]
     fn a_text_that_has_changed_nothing_for_a_client_that_keeps_its_server_can_wait_between_powers_of_two() {
-        let due = |text| DueText { text: ShapeKey(text), unasked: false };
+        let due = |text| DueText { text: ShapeKey(text), unasked: false, says_so: false };
         let mut quiet = QuietTexts::default();
         assert!(!quiet.can_wait(due(1)), "it was never asked about");
         quiet.changed_nothing(ShapeKey(1));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use weir_pgwire::{Dirty, HEAD, backend};
 
-use crate::custom_names;
+use crate::{custom_names, leaving_functions};
 
 /// The longest row of an answer that is read: a setting and its value.
 pub(crate) const MAX_ROW: usize = 12 << 10;
@@ -75,6 +75,8 @@ pub(crate) struct Found {
     /// The settings with names of two parts that functions may set, and which of them are set.
     pub(crate) names: Vec<String>,
     pub(crate) set: Vec<String>,
+    /// The functions that leave state.
+    pub(crate) functions: Vec<String>,
     /// What was known to be possible before texts counted that say nothing of it.
     pub(crate) expected: Dirty,
     bytes: usize,
@@ -112,6 +114,7 @@ impl Found {
         match name {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
+            leaving_functions::NAME => self.functions.push(value.to_owned()),
             custom_names::SET => {
                 self.names.push(value.to_owned());
                 self.set.push(value.to_owned());
@@ -126,8 +129,8 @@ impl Found {
 /// ONLY DEFERRABLE).
 const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
-/// The query that asks for state of these kinds; `custom`: and for settings with names of two parts.
-pub(crate) fn query(kinds: Dirty, custom: Option<String>) -> String {
+/// The query that asks for state of these kinds, and `more`: settings with names of two parts, and functions.
+pub(crate) fn query(kinds: Dirty, more: Vec<String>) -> String {
     let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
     let mut parts: Vec<String> = marks
         .map(|(kind, mark, rows)| match *kind {
@@ -138,7 +141,7 @@ pub(crate) fn query(kinds: Dirty, custom: Option<String>) -> String {
     if kinds.contains(Dirty::SETTINGS) {
         parts.push(SETTINGS.into());
     }
-    parts.extend(custom);
+    parts.extend(more);
     if parts.is_empty() {
         // What is asked for is known here.
         return String::new();
@@ -155,8 +158,9 @@ mod tests {
 
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
-        assert!(query(Dirty::LOCKS, None).contains("pg_locks") && !query(Dirty::LOCKS, None).contains("UNION"));
-        let all = query(Dirty::ALL, CustomNames::default().query());
+        assert!(query(Dirty::LOCKS, vec![]).contains("pg_locks") && !query(Dirty::LOCKS, vec![]).contains("UNION"));
+        let more = CustomNames::default().query().into_iter().chain([leaving_functions::query()]);
+        let all = query(Dirty::ALL, more.collect());
         assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
         // No function, operator, view or cast is looked up by the client's search_path.
         for word in [" = ", " <> ", " IN ", "FROM pg_", "::reg", " pg_"] {

@@ -28,6 +28,7 @@ mod expected;
 mod frame_reader;
 mod judged;
 mod kept_request;
+mod leaving_functions;
 mod link;
 mod names;
 mod naming;

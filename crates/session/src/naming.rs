@@ -13,7 +13,7 @@ use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, fr
 use crate::client::Unnamed;
 use crate::context::Context;
 use crate::expected::Expected;
-use crate::hidden_effects::{self, Counted, DueText, ShapeKey};
+use crate::hidden_effects::{self, Counted, DueText, FirstLook, ShapeKey};
 use crate::link::{Link, Rewrite, calls_any_function};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -22,7 +22,7 @@ use crate::same_shape::Fit;
 use crate::sequences::Question;
 use crate::sql_names::{Edited, renamed};
 use crate::start_values;
-use crate::statements::{NAME_LEN, NAME_PREFIX, Statement, UNKNOWN_NAME};
+use crate::statements::{NAME_LEN, NAME_PREFIX, PoolStatements, Statement, UNKNOWN_NAME};
 use crate::stop::StopReason;
 use crate::text::Text;
 use crate::undo_log::{Change, RefusedFor, Subject};
@@ -44,9 +44,14 @@ const GONE: &[u8] = b"weir_gone";
 
 /// A text of this shape is sent.
 fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Counted {
-    let shape = ShapeKey(shape ^ ctx.statements.schema_changes().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let draws = || !text.is_whole() || sql::may_use_sequence(text.bytes());
-    let counted = ctx.statements.texts.count(shape, draws);
+    let changes = ctx.statements.schema_changes().wrapping_add(ctx.statements.leaving.lessons() << 32);
+    let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let PoolStatements { texts, leaving, .. } = &mut *ctx.statements;
+    let look = || FirstLook {
+        draws: !text.is_whole() || sql::may_use_sequence(text.bytes()),
+        names_function: leaving.are_named_in(text.bytes()),
+    };
+    let counted = texts.count(shape, look);
     Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text.bytes())), ..counted }
 }
 
@@ -131,6 +136,9 @@ impl Link<'_, '_> {
     fn due_now(&mut self, due: Option<DueText>) -> Option<DueText> {
         let due = due?;
         let is_kept = !self.server.state.keeping().is_empty();
+        if due.says_so && !is_kept {
+            return Some(due);
+        }
         if !(is_kept || self.client.channels.is_some()) || !self.client.quiet.can_wait(due) {
             return Some(due);
         }

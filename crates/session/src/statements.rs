@@ -32,6 +32,7 @@ use crate::drawn_values::Askers;
 use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
 use crate::key_hasher::KeyHasher;
+use crate::leaving_functions::LeavingFunctions;
 use crate::long_text::{LONG_TEXT, LongText};
 use crate::params::{ParamTable, Params};
 
@@ -262,6 +263,7 @@ impl Interner {
             are_dropped: false,
             texts: TextCounts::default(),
             custom: CustomNames::default(),
+            leaving: LeavingFunctions::default(),
             is_calm: true,
         }
     }
@@ -501,6 +503,8 @@ pub struct PoolStatements {
     pub(crate) texts: TextCounts,
     /// The settings with names of two parts that functions may set.
     pub(crate) custom: CustomNames,
+    /// The functions whose bodies say that they leave state.
+    pub(crate) leaving: LeavingFunctions,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }

@@ -7,6 +7,8 @@
 # `suite` runs the tests against $PGHOST:$PGPORT and the new database $PGDATABASE as the superuser $PGUSER with
 # $PGPASSWORD, and prints `ok NAME` or `FAIL NAME` for each. `differs NAME` knows why a test that
 # passes directly fails through a pooler, and says so; any other such test is a failure.
+# Where a package has no tests, `suite` runs a program that uses it, in the folder $folder, and which prints the lines of
+# ../README.md.
 #
 # Starts its own PostgreSQL (the program `with_servers` of this crate), and a Weir for each mode.
 set -u
@@ -23,6 +25,7 @@ suites=("$@")
 [ $# -gt 0 ] || for file in "$here"/*.sh; do [ "$file" = "$here/run.sh" ] || suites+=("$(basename "$file" .sh)"); done
 read -ra modes <<<"${MODES:-direct session auto}"
 caches=$cache failures=0 pooler=''
+SHARED=$here/../shared
 export PGHOST=127.0.0.1 PGUSER=suites PGPASSWORD=suites
 trap '[ -z "$pooler" ] || kill "$pooler"' EXIT
 
@@ -68,7 +71,7 @@ python_suite() {
     rm -rf "$cache/source" "$cache/sdist" && mkdir -p "$cache/source"
     fetched python3 -m venv --clear "$cache/venv" || { why='no venv for python3'; return 1; }
     fetched "$python" -m pip install --quiet --disable-pip-version-check "$@" || return 1
-    fetched "$python" -m pip download --quiet --no-deps --no-binary :all: -d "$cache/sdist" "$1" || return 1
+    fetched "$python" -m pip download --quiet --no-deps --no-binary "${1%%==*}" -d "$cache/sdist" "$1" || return 1
     tar -xf "$cache"/sdist/*.tar.gz --strip-components=1 -C "$cache/source" && echo "$pins" >"$cache/.installed"
 }
 
@@ -78,11 +81,18 @@ pytest_results() {
         sed -n 's/^PASSED \([^ ]*\).*/ok \1/p; s/^FAILED \([^ ]*\).*/FAIL \1/p; s/^ERROR \([^ ]*::[^ ]*\).*/FAIL \1/p'
 }
 
+# The lines of a program of checks, as those of drivers, without the reasons of failures, which are shown.
+program_results() {
+    MODE=$mode HOST=$PGHOST PORT=$PGPORT USER_NAME=$PGUSER PASSWORD=$PGPASSWORD DATABASE=$PGDATABASE \
+        timeout --kill-after=5 "${WEIR_SUITES_SECONDS:-900}" "$@" | tee -a /dev/stderr |
+        sed -n 's/^\(ok\|FAIL\) *\([^:]*\).*/\1 \2/p'
+}
+
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 count() { grep -c "^$2" "$1"; }
 
 for name in "${suites[@]}"; do
-    folder=$here cache=$caches/$name why='' size=3
+    folder=$here/$name cache=$caches/$name why='' size=3
     mkdir -p "$cache"
     differs() { return 1; }
     # shellcheck source=/dev/null

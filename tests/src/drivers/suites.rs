@@ -13,12 +13,15 @@ const HEAD: &str = "
 
 The suites that drivers and frameworks publish with their packages, or in their repositories, each test with its own connections: the failed ones of those that ran.
 *Other* are tests that fail through Weir only: each has a reason, which
-[tests/drivers/suites](../tests/drivers/suites/run.sh) prints, and [pooling.md](pooling.md#auto) explains. The row of asyncpg is from
-`tests/drivers/suites/run.sh`; those of Django, pgx and SQLAlchemy are from runs of the same suites by hand, and so are those of
-node-postgres, procrastinate and psycopg, which no package has. The tests that fail directly need what was not set up, as a standby. In auto
+[tests/drivers/suites](../tests/drivers/suites/run.sh) prints, and [pooling.md](pooling.md#auto) explains. The rows are from `tests/drivers/suites/run.sh`, but for
+node-postgres, procrastinate and psycopg: no package has their suites, and they were run by hand. The tests that fail directly need what was not set up, as a standby. In auto
 the pool has 3 servers, for pgx 12, since its tests keep more than three connections with temporary tables at once, for procrastinate 6. In mode transaction
 nothing is compared: what these tests leave is lost there by design. A row of node-postgres counts files; one of its tests gives 5,000 statements five seconds, and a debug build of
 Weir on a busy machine takes longer.
+
+Job queues and migrations whose packages have no tests are used by programs beside the script, with several processes at once: jobs that a notification alone starts, that are done
+once, and that a killed process leaves behind; migrations that are applied once, under locks of the session and of transactions. *Jobs by advisory locks* is a queue
+as GoodJob's: a lock of the session for each job, also one that a function takes if there is a job. In auto these pools have 8 servers, Liquibase's has 4.
 
 | suite | PostgreSQL | tests | failed: direct | session | (other) | auto | (other) | run |
 |---|---|---|---|---|---|---|---|---|
