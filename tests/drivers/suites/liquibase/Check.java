@@ -59,10 +59,11 @@ public final class Check {
     }
 
     static void atOnce() throws Exception {
-        for (int count : new int[] {10, 20, 20}) {
+        for (int count : new int[] {1, 10, 20, 20}) {
             Path folder = changes(count, "");
             List<Process> processes = new ArrayList<>();
-            for (int i = 0; i < 3; i++) {
+            // The first creates Liquibase's own tables: several at once may fail there, also directly.
+            for (int i = 0; i < (count == 1 ? 1 : 3); i++) {
                 processes.add(start(folder));
             }
             for (Process process : processes) {
