@@ -30,7 +30,8 @@ const COMMANDS: [&str; 18] = [
     "KILL_CLIENT <client_id>",
     "SUSPEND",
     "SHUTDOWN",
-    "SHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS|DRAIN",
+    "SHUTDOWN DRAIN",
+    "SHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS",
     "WAIT_CLOSE [<db>]",
     "SELECT is another word for SHOW",
 ];
