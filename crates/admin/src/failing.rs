@@ -62,8 +62,14 @@ pub fn is_grave(code: &SqlState) -> bool {
     match code {
         b"57014" | b"57P05" => false,
         b"25006" => true,
-        _ => matches!(&code[..2], b"08" | b"53" | b"57" | b"58" | b"XX"),
+        _ => is_grave_class(&code[..2]),
     }
+}
+
+/// Whether the errors of a class of SQLSTATEs are those of a server in trouble.
+#[must_use]
+pub fn is_grave_class(class: &[u8]) -> bool {
+    matches!(class, b"08" | b"53" | b"57" | b"58" | b"XX")
 }
 
 /// What PostgreSQL calls a condition, in words; none for those that are seldom (Appendix A).
