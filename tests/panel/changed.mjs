@@ -60,12 +60,12 @@ test('an incident names a changed setting, the restart and the new version of an
       const lines = await list.getByRole('listitem').allTextContents();
       assert.match(lines[0], /set query_wait_timeout/);
       assert.match(lines[1], /\d Weir [\d.]+ was restarted$/);
-      assert.match(lines[2], /web\/1\.1 came to shop, a version that was not seen before \(web\/1\.0 was\)$/);
+      assert.match(lines[2], /"web\/1\.1" came to shop, a version that was not seen before \("web\/1\.0" was\)$/);
       assert.deepEqual(await looks(page, 'changed'), []);
       await holder.query('COMMIT');
       await waits;
       const past = page.getByRole('table', { name: /^Past incidents/ }).getByRole('row', { name: /stalled/ });
-      await past.getByText(/Changed in the hour before: .*query_wait_timeout.*restarted.*web\/1\.1 came to shop/).waitFor();
+      await past.getByText(/Changed in the hour before: .*query_wait_timeout.*restarted.*"web\/1\.1" came to shop/).waitFor();
       assert.deepEqual(await looks(page, 'changed-past'), []);
     });
   } finally {

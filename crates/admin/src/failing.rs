@@ -4,6 +4,7 @@
 //! how errors are counted (the engine does).
 
 use crate::client_names::ClientNames;
+use crate::one_line::quoted;
 use crate::pool_counters::SqlState;
 
 /// The errors of a pool's queries over the last seconds, where so many fail that the pool is *failing*.
@@ -48,7 +49,7 @@ impl FailingQueries {
     pub(crate) fn message(&self) -> String {
         let name = condition(&self.code()).map(|name| format!(": {name}")).unwrap_or_default();
         let who = self.by.most(1).into_iter().find(|it| !it.application_name.is_empty());
-        let who = who.map(|it| format!(", of application {:?}", it.application_name)).unwrap_or_default();
+        let who = who.map(|it| format!(", of application {}", quoted(&it.application_name))).unwrap_or_default();
         let (errors, queries) = (self.errors, self.queries.max(self.errors));
         format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}")
     }
@@ -62,8 +63,14 @@ pub fn is_grave(code: &SqlState) -> bool {
     match code {
         b"57014" | b"57P05" => false,
         b"25006" => true,
-        _ => matches!(&code[..2], b"08" | b"53" | b"57" | b"58" | b"XX"),
+        _ => is_grave_class(&code[..2]),
     }
+}
+
+/// Whether the errors of a class of SQLSTATEs are those of a server in trouble.
+#[must_use]
+pub fn is_grave_class(class: &[u8]) -> bool {
+    matches!(class, b"08" | b"53" | b"57" | b"58" | b"XX")
 }
 
 /// What PostgreSQL calls a condition, in words; none for those that are seldom (Appendix A).
@@ -143,11 +150,15 @@ mod tests {
     fn the_words_have_the_condition_and_the_application() {
         let mut by = ClientNames::default();
         by.count("ann", "orders", 3);
-        let failing = FailingQueries { since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
+        let mut failing =
+            FailingQueries { since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
         assert_eq!(
             failing.message(),
             "9 of 12 queries in the last seconds ended in an error: disk full, of application \"orders\""
         );
+        failing.by.count("eve", "ok\". Weir is healthy: nothing to do (it \"", 9);
+        let own: String = failing.message().split('"').step_by(2).collect();
+        assert!(own.ends_with("disk full, of application "), "{}", failing.message());
         assert!(advice("53100").is_some_and(|advice| advice.contains("disks")));
     }
 }

@@ -289,6 +289,9 @@ pub struct PoolHealth {
     pub state: Health,
     /// Since when the pool is in this state: microseconds since 1970; 0 while unknown.
     pub since: u64,
+    /// When the figures last showed the state, which lasts for some seconds more: microseconds since 1970; 0 while they
+    /// show it.
+    pub not_seen_since: u64,
     /// The affected clients: those that wait, and those that were refused since then.
     pub waiting: u32,
     /// See `waiting`.
@@ -337,6 +340,11 @@ impl PoolHealth {
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
+        let not_seen_since = match (self.state == other.state, self.not_seen_since.min(other.not_seen_since)) {
+            (true, 0) => Some(0),
+            (true, _) => Some(self.not_seen_since.max(other.not_seen_since)),
+            (false, _) => None,
+        };
         let older = other.state == self.state && other.since > 0 && (self.since == 0 || other.since < self.since);
         if other.state > self.state || older {
             self.clone_from(other);
@@ -344,5 +352,6 @@ impl PoolHealth {
         (self.waiting, self.refused) = clients;
         (self.unanswered, self.blocked, self.failed) = served;
         self.affected = affected;
+        self.not_seen_since = not_seen_since.unwrap_or(self.not_seen_since);
     }
 }

@@ -24,9 +24,12 @@ const LOG_EVERY: u64 = 10_000_000;
 /// A look after a longer interval, in microseconds, does not know which clients were refused since a state began.
 const RECENT: u64 = 5_000_000;
 
-/// A state that waits of clients make ends when it has not been seen for so long, in microseconds: waits come and go while
-/// their cause lasts, and whoever reads the state, or has an alert on it, wants that.
+/// A problem ends when the figures have not shown it for so long, in microseconds: waits, errors and answers come and go
+/// while their cause lasts, and whoever reads the state, or has an alert on it, wants that.
 const LASTS: u64 = 10_000_000;
+
+/// What was last seen no longer ago, in microseconds, is there now: queries fail, and clients wait, now and then.
+const SEEN_NOW: u64 = 2_000_000;
 
 /// What was seen of each pool, by database and user.
 #[derive(Debug, Default)]
@@ -45,11 +48,10 @@ struct Seen {
     refused: u64,
     /// Who the refused clients are, in the same order.
     refused_by: (ClientNames, ClientNames),
-    /// When the pool's server was last seen not to answer.
-    silent_at: u64,
-    /// When the pool's figures last showed the state, and its cause.
+    /// When the pool's figures last showed the state.
     shown_at: u64,
-    /// The last cause that was found, while the state lasts.
+    /// The last error and the last cause that was found, while the state lasts.
+    error: Option<LoginFailure>,
     finding: Option<Finding>,
     /// The state that the log last had, and when.
     logged: Health,
@@ -135,15 +137,18 @@ impl HealthWatch {
 impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
-        let (since, refused_before, refused, silent_at, shown_at, logged_at) = (0, 0, 0, 0, 0, 0);
-        let (refused_by, finding) = Default::default();
-        Seen { state, since, refused_before, refused, refused_by, silent_at, shown_at, finding, logged, logged_at }
+        let (since, refused_before, refused, shown_at, logged_at) = (0, 0, 0, 0, 0);
+        let (refused_by, error, finding) = Default::default();
+        Seen { state, since, refused_before, refused, refused_by, shown_at, error, finding, logged, logged_at }
     }
 
     /// The pool's health, now that it is in this state.
-    fn health(&mut self, state: Health, pool: &PoolRecord, now: u64) -> PoolHealth {
-        let state = self.excused(state, now);
-        let state = self.lasting(state, now);
+    fn health(&mut self, computed: Health, pool: &PoolRecord, now: u64) -> PoolHealth {
+        let is_held = self.is_held(computed, now);
+        let state = if is_held { self.state } else { computed };
+        if !is_held {
+            self.shown_at = last_shown(state, pool, now);
+        }
         if self.state != state || self.since == 0 {
             (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
             self.refused_by.0 = self.refused_by.1.clone();
@@ -154,12 +159,9 @@ impl Seen {
             self.logged = Health::Healthy;
         }
         let symptoms = &pool.symptoms;
-        let error = match state {
-            Health::NotAnswering => symptoms.unresponsive.clone(),
-            Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
-            Health::Failing => symptoms.failing.as_ref().map(failure),
-            _ => None,
-        };
+        if !is_held {
+            self.error = error_of(state, symptoms);
+        }
         let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| is_made_by_waits(state));
         self.finding.clone_from(&finding);
         let mut affected = ClientNames::default();
@@ -189,29 +191,17 @@ impl Seen {
             blocked,
             failed: failing.map_or(0, |failing| failing.clients),
             affected,
-            error,
+            error: self.error.clone(),
             finding,
+            not_seen_since: if now.saturating_sub(self.shown_at) > SEEN_NOW { self.shown_at } else { 0 },
         }
     }
 
-    /// The state without what follows from a server that has just begun to answer again: its clients have waited for
-    /// long, and not because the pool is small.
-    fn excused(&mut self, state: Health, now: u64) -> Health {
-        if state == Health::NotAnswering {
-            self.silent_at = now;
-        }
-        let recovers = self.silent_at > 0 && now.saturating_sub(self.silent_at) < RECENT;
-        if state == Health::Saturated && recovers { Health::Waiting } else { state }
-    }
-
-    /// The state, unless the one before it still lasts: a pause between two waits does not end it.
-    fn lasting(&mut self, state: Health, now: u64) -> Health {
-        let pauses = matches!(state, Health::Healthy | Health::Waiting) || is_made_by_waits(state);
-        if is_made_by_waits(self.state) && state < self.state && pauses && now.saturating_sub(self.shown_at) < LASTS {
-            return self.state;
-        }
-        self.shown_at = now;
-        state
+    /// Whether the state before this one still lasts: a pause does not end a problem, and what an operator did does.
+    fn is_held(&self, computed: Health, now: u64) -> bool {
+        let pauses = matches!(computed, Health::Healthy | Health::Waiting) || computed.is_problem();
+        let recent = now.saturating_sub(self.shown_at) < LASTS;
+        self.state.is_problem() && computed < self.state && pauses && recent
     }
 
     /// The change for the log, if it is due.
@@ -233,6 +223,22 @@ impl Seen {
         };
         ordinary(self.logged) != ordinary(self.state)
     }
+}
+
+/// The error that belongs to a state that the figures show.
+fn error_of(state: Health, symptoms: &Symptoms) -> Option<LoginFailure> {
+    match state {
+        Health::NotAnswering => symptoms.unresponsive.clone(),
+        Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
+        Health::Failing => symptoms.failing.as_ref().map(failure),
+        _ => None,
+    }
+}
+
+/// When a state that the figures show was last seen: errors of queries count for some time.
+fn last_shown(state: Health, pool: &PoolRecord, now: u64) -> u64 {
+    let failing = pool.symptoms.failing.as_ref().filter(|_| state == Health::Failing);
+    failing.map_or(now, |failing| failing.last.min(now))
 }
 
 /// Whether a state follows from clients that wait.
@@ -485,7 +491,7 @@ mod tests {
             });
             lines += watch.observe(&mut report, &config, second * SECOND).len();
         }
-        assert!((2..=3).contains(&lines), "{lines} lines");
+        assert_eq!(lines, 1, "it is one problem");
         let last = (31..=50).flat_map(|second| watch.observe(&mut report(|_| {}), &config, second * SECOND)).last();
         assert_eq!(last.map(|change| change.health.state), Some(Health::Healthy));
         assert!(!watch.is_alert());
@@ -510,8 +516,75 @@ mod tests {
             report.pools[0].health.state
         };
         assert_eq!(at(30, true), Health::NotAnswering);
-        assert_eq!(at(31, false), Health::Waiting);
-        assert_eq!(at(36, false), Health::Saturated, "they still wait");
+        assert_eq!(at(31, false), Health::NotAnswering);
+        assert_eq!(at(39, false), Health::NotAnswering);
+        assert_eq!(at(40, false), Health::Saturated, "they still wait");
+    }
+
+    #[test]
+    fn every_problem_that_comes_and_goes_is_one_with_its_start_and_its_error_and_says_when_it_was_last_seen() {
+        let mut config = Config::default();
+        let target = Target { host: weir_base::Host::parse("db"), port: 1 };
+        let pool = weir_config::PoolConfig { targets: vec![target.clone()], ..Default::default() };
+        config.pools.insert("app".to_owned(), std::sync::Arc::new(pool));
+        let failing = |second: u64| FailingQueries {
+            since: second * SECOND,
+            last: second * SECOND,
+            sqlstate: *b"53100",
+            errors: 9,
+            queries: 9,
+            clients: 3,
+            by: ClientNames::default(),
+        };
+        for state in [Health::Failing, Health::NotAnswering, Health::CannotConnect, Health::LoginRejected] {
+            let mut watch = HealthWatch::default();
+            let mut at = |second: u64, broken: bool| {
+                let mut report = report(|pool| match state {
+                    Health::Failing if broken => pool.symptoms.failing = Some(failing(second)),
+                    Health::CannotConnect if broken => down(pool, 0),
+                    Health::LoginRejected if broken => {
+                        pool.symptoms.failure =
+                            Some(LoginFailure::new(second * SECOND, second * SECOND, "28P01", "no"));
+                    }
+                    _ => {}
+                });
+                if state == Health::NotAnswering && broken {
+                    let host = UnresponsiveHost { since: second * SECOND, accepts: true, proved: true };
+                    report.unresponsive.insert(target.clone(), host);
+                }
+                watch.observe(&mut report, &config, second * SECOND);
+                let health = report.pools.remove(0).health;
+                assert_eq!(health.error.is_some(), health.state.is_problem(), "{state}, second {second}");
+                health
+            };
+            let since = at(99, true).since;
+            for second in 100..160 {
+                // Four seconds of eight.
+                let health = at(second, second % 8 < 4);
+                assert_eq!((health.state, health.since), (state, since), "second {second}");
+                let last_seen = if second % 8 > 5 { second - second % 8 + 3 } else { 0 };
+                assert_eq!(health.not_seen_since / SECOND, last_seen, "second {second}");
+            }
+            let ended = at(164, false);
+            assert_eq!((ended.state, ended.not_seen_since), (state, 155 * SECOND));
+            let over = at(165, false);
+            assert_eq!((over.state, over.not_seen_since), (Health::Healthy, 0), "{state}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_does_ends_a_problem_at_once() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let broken = |pool: &mut PoolRecord| down(pool, 0);
+        watch.observe(&mut report(broken), &config, 100 * SECOND);
+        let mut paused = report(|_| {});
+        paused.paused = ["app".to_owned()].into();
+        watch.observe(&mut paused, &config, 101 * SECOND);
+        assert_eq!(paused.pools[0].health.state, Health::Paused);
+        watch.observe(&mut report(broken), &config, 102 * SECOND);
+        let mut untried = report(|pool| pool.symptoms.logged_in = false);
+        watch.observe(&mut untried, &config, 103 * SECOND);
+        assert_eq!(untried.pools[0].health.state, Health::Untried, "its address is another one");
     }
 
     #[test]

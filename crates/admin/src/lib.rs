@@ -55,7 +55,7 @@ pub use control::{
     BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
 };
 pub use error::{ALL_DATABASES, CommandError};
-pub use failing::{FailingQueries, is_grave};
+pub use failing::{FailingQueries, is_grave, is_grave_class};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
 pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost};
@@ -63,6 +63,7 @@ pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState};
+pub use one_line::quoted;
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};

@@ -1,11 +1,12 @@
-//! A bounded list of records, in memory and, with a folder, in a file of one JSON line each: the oldest go first.
+//! A bounded list of records, in memory and, with a folder, in a file of one JSON line each: the oldest go first. Of a list
+//! that is [shared](Journal::open_shared), those with most records lose their oldest one.
 //!
 //! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line
 //! that can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list
 //! continues in memory, [`retry`](Journal::retry) tries again, and the next success writes all of it. A file is
 //! replaced as a whole when half of it is out of date.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,7 +36,11 @@ pub(crate) struct Journal<T> {
     file: Mutex<Option<JournalFile>>,
 }
 
+/// To whom a record belongs, of a list that several share.
+type Share<T> = fn(&T) -> (&str, &str);
+
 struct List<T> {
+    share: Option<Share<T>>,
     /// Each with the length of its line.
     records: VecDeque<(T, usize)>,
     bytes: usize,
@@ -59,7 +64,16 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
     /// The list of an earlier process, in a file of this name; without a folder an empty one that ends with the
     /// process.
     pub(crate) fn open(folder: Option<&Path>, name: &str, bounds: Bounds) -> Journal<T> {
-        let list = List { records: VecDeque::new(), bytes: 0, unwritten: Vec::new(), error: None };
+        Journal::open_with(folder, name, bounds, None)
+    }
+
+    /// The same, for a list that several share: `share` says to whom a record belongs.
+    pub(crate) fn open_shared(folder: Option<&Path>, name: &str, bounds: Bounds, share: Share<T>) -> Journal<T> {
+        Journal::open_with(folder, name, bounds, Some(share))
+    }
+
+    fn open_with(folder: Option<&Path>, name: &str, bounds: Bounds, share: Option<Share<T>>) -> Journal<T> {
+        let list = List { share, records: VecDeque::new(), bytes: 0, unwritten: Vec::new(), error: None };
         let journal = Journal { bounds, kept: folder.is_some(), list: Mutex::new(list), file: Mutex::new(None) };
         if let Some(folder) = folder {
             let path = folder.join(name);
@@ -183,9 +197,18 @@ impl<T> List<T> {
         self.records.push_back((record, length));
         self.bytes += length;
         while self.records.len() > bounds.records || self.bytes > bounds.bytes {
-            let Some((_, gone)) = self.records.pop_front() else { return };
+            let Some((_, gone)) = self.records.remove(self.next_to_go()) else { return };
             self.bytes -= gone;
         }
+    }
+
+    /// The place of the oldest record, of a list that several share of those with most.
+    fn next_to_go(&self) -> usize {
+        let Some(share) = self.share else { return 0 };
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        self.records.iter().for_each(|(record, _)| *counts.entry(share(record)).or_default() += 1);
+        let most = counts.values().max().copied();
+        self.records.iter().position(|(record, _)| counts.get(&share(record)).copied() == most).unwrap_or(0)
     }
 }
 
@@ -288,6 +311,19 @@ mod tests {
         assert_eq!((journal.retry(), all(&folder.open()).len()), (None, 3), "without another record");
         assert_eq!((put(&journal, "d"), journal.why_not_persisted()), (None, None));
         assert_eq!(all(&folder.open()), ["d", "c", "b", "a"]);
+    }
+
+    #[test]
+    fn of_a_shared_list_those_with_most_records_lose_their_oldest_and_it_stays_so_on_disk() {
+        let folder = Folder::new("share");
+        let open =
+            || Journal::open_shared(Some(&folder.0), "list", BOUNDS, |record: &String| (record.split_at(1).0, ""));
+        let journal = open();
+        for record in ["a1", "b1", "c1", "c2", "b2", "c3", "c4", "c5"] {
+            put(&journal, record);
+        }
+        assert_eq!(all(&journal), ["c5", "c4", "b2", "b1", "a1"]);
+        assert_eq!(all(&open()), all(&journal));
     }
 
     #[test]

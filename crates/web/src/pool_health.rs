@@ -16,6 +16,8 @@ pub(crate) struct Health {
     problem: bool,
     /// Seconds since 1970; none while unknown.
     since: Option<f64>,
+    /// When the figures last showed the state, which lasts for some seconds more; none while they show it.
+    not_seen_since: Option<f64>,
     /// Clients that wait, and those that were refused since then.
     clients: u64,
     waiting: u32,
@@ -72,6 +74,7 @@ impl From<&PoolHealth> for Health {
             state: of.state.name(),
             problem: of.state.is_problem(),
             since: (of.since > 0).then(|| seconds_of(of.since)),
+            not_seen_since: (of.not_seen_since > 0).then(|| seconds_of(of.not_seen_since)),
             clients: of.clients(),
             waiting: of.waiting,
             refused: of.refused,

@@ -22,6 +22,8 @@ export interface Cause {
   affected: Affected[];
   /** Seconds since 1970: when the first of them began. */
   since: number | null;
+  /** When it was last seen, where no pool shows it any more. */
+  unseen: number | null;
   /** What went wrong, as the server says it, or what holds the pools up. */
   error: string | null;
   advice: string;
@@ -78,10 +80,17 @@ function ofPools(key: string, group: Problem[], serverOf: (pool: string) => stri
     felt: Object.fromEntries(FELT.map((name) => [name, pools.reduce((sum, { health }) => sum + health[name], 0)])) as unknown as Felt,
     affected: merged(pools.flatMap(({ health }) => health.affected)),
     since: sinces.length > 0 ? Math.min(...sinces) : null,
+    unseen: unseenSince(pools),
     error: error ? `${reason(error.message)} (${error.sqlstate})` : cause,
     advice,
     connects: CONNECTS.includes(state),
   };
+}
+
+/** When the last of them was last seen; null while one is. */
+function unseenSince(pools: Problem[]): number | null {
+  const seen = pools.map(({ health }) => health.not_seen_since ?? null);
+  return seen.some((at) => at === null) ? null : Math.max(...seen.map((at) => at ?? 0));
 }
 
 function groupedFaults(faults: Fault[]): Cause[] {
@@ -102,6 +111,7 @@ function groupedFaults(faults: Fault[]): Cause[] {
       felt: { clients: 0, waiting: 0, blocked: 0, refused: 0, unanswered: 0, failed: 0 },
       affected: [],
       since: Math.min(...group.map(({ since }) => since)),
+      unseen: null,
       error: first.summary,
       advice: first.advice,
       connects: false,

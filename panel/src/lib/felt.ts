@@ -1,8 +1,13 @@
 // What clients feel of a problem, in words.
-import type { Felt } from './causes';
-import { count, plural } from './format';
+import type { Cause, Felt } from './causes';
+import { clock, count, plural } from './format';
 import { names } from './health.svelte';
 import type { Affected } from './types';
+
+/** What is not seen any more is said to be so, and what clients felt then is not. */
+export function feltNow({ unseen, felt, affected }: Cause): string {
+  return unseen === null ? feltBy(felt, affected) : `since ${clock(unseen)} no more`;
+}
 
 /** Refusals are counted apart from clients: one that tries again is refused again. */
 export function feltBy({ clients, waiting, blocked, refused, unanswered, failed }: Felt, affected: Affected[]): string {

@@ -16,6 +16,9 @@ export interface Over {
   seconds: number;
 }
 
+/** It was over when it was last seen, and not when its state ended. */
+const overAt = ({ title, state, since }: Cause, at: number): Over => ({ title, state, at, seconds: Math.max(0, at - (since ?? at)) });
+
 class Incidents {
   /** Whether there are more problems than events have. */
   private cut = $derived(health.brokenPools > health.problems.length);
@@ -34,7 +37,7 @@ class Incidents {
       $effect(() => {
         const [first] = this.bad;
         if (first) this.over = null;
-        else if (before && !health.stale) this.over = { title: before.title, state: before.state, at: health.last, seconds: Math.max(0, health.last - (before.since ?? health.last)) };
+        else if (before && !health.stale) this.over = overAt(before, before.unseen ?? health.last);
         before = first ?? null;
       });
     });

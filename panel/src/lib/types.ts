@@ -47,6 +47,8 @@ export interface Health {
   problem: boolean;
   /** Seconds since 1970. */
   since: number | null;
+  /** When the figures last showed the state, which lasts for some seconds more; null while they show it. */
+  not_seen_since: number | null;
   /** Those that wait, and those that were refused since then. */
   clients: number;
   waiting: number;

@@ -3,6 +3,8 @@
 //! Owns two windows of [`WINDOW`] each, of which the older one ends where the newer begins. Costs nothing but at an error.
 //! Must not know what the SQLSTATEs mean (`weir_admin` does).
 
+use std::collections::BTreeSet;
+
 use weir_admin::{ClientNames, FailingQueries, SqlState, is_grave};
 use weir_base::{ConnId, Span, Time};
 
@@ -55,8 +57,8 @@ struct Window {
     grave: u32,
     last: Time,
     codes: Vec<(SqlState, u32)>,
-    clients: Vec<ConnId>,
-    by: ClientNames,
+    /// Each with its user and application.
+    clients: Vec<(ConnId, String, String)>,
 }
 
 /// An error that a server has sent to a client.
@@ -84,15 +86,14 @@ impl ErrorRate {
         let windows = self.0.as_ref()?;
         let since = windows.failing_since(queries, now)?;
         let Windows { now: newer, before: older, .. } = &**windows;
-        let mut by = newer.by.clone();
-        by.add(&older.by);
+        let (clients, by) = windows.clients();
         Some(FailingQueries {
             since: wall(since),
             last: wall(newer.last.max(older.last)),
             sqlstate: windows.most_frequent(),
             errors: u64::from(newer.errors + older.errors),
             queries: windows.queries(queries),
-            clients: newer.clients.iter().chain(&older.clients).collect::<std::collections::BTreeSet<_>>().len() as u32,
+            clients,
             by,
         })
     }
@@ -128,6 +129,17 @@ impl Windows {
 
     fn errors(&self) -> (u32, u32) {
         (self.now.errors + self.before.errors, self.now.grave + self.before.grave)
+    }
+
+    /// The clients of both windows, each once, and who they are.
+    fn clients(&self) -> (u32, ClientNames) {
+        let (mut seen, mut by) = (BTreeSet::new(), ClientNames::default());
+        for (client, user, application) in self.now.clients.iter().chain(&self.before.clients) {
+            if seen.insert(*client) {
+                by.count(user, application, 1);
+            }
+        }
+        (seen.len() as u32, by)
     }
 
     /// Whether there are as many errors as a pool that is failing has.
@@ -189,9 +201,8 @@ impl Window {
         } else if self.codes.len() < MOST_CODES {
             self.codes.push((error.code, 1));
         }
-        if self.clients.len() < MOST_CLIENTS && !self.clients.contains(&error.client) {
-            self.clients.push(error.client);
-            self.by.count(error.user, error.application, 1);
+        if self.clients.len() < MOST_CLIENTS && !self.clients.iter().any(|(client, ..)| *client == error.client) {
+            self.clients.push((error.client, error.user.to_owned(), error.application.to_owned()));
         }
     }
 }
@@ -247,6 +258,18 @@ mod tests {
         pool.second(20, 0, b"53100");
         pool.second(20, 0, b"53100");
         assert_eq!(pool.failing(), None);
+    }
+
+    #[test]
+    fn a_client_with_errors_in_both_windows_is_one_client_of_its_name() {
+        let mut pool = Pool::new(0, 1000);
+        for _ in 0..8 {
+            pool.second(20, 10, b"53100");
+            let Some(failing) = pool.failing() else { continue };
+            let named: u32 = failing.by.most(9).iter().map(|it| it.clients).sum();
+            assert_eq!((failing.clients, named), (4, 4));
+        }
+        assert!(pool.failing().is_some());
     }
 
     #[test]

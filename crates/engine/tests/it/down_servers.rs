@@ -346,6 +346,8 @@ fn show_pools_has_the_health_of_a_pool_and_retry_tries_its_server_at_once() {
     assert!(says(&show(&mut world, "RETRY db"), "RETRY"));
     let server = world.connecting().expect("a try at once");
     world.log_in(server);
+    assert!(says(&show(&mut world, "SHOW POOLS"), "login rejected"), "for some seconds more");
+    world.pass(Span::from_secs(10));
     assert!(says(&show(&mut world, "SHOW POOLS"), "healthy"));
     assert!(!says(&show(&mut world, "SHOW POOLS"), "login rejected"));
 }

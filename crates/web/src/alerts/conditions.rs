@@ -56,7 +56,8 @@ pub(crate) fn workers_do_not_answer() -> Condition {
 
 fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
     let state = pool.health.state;
-    if !config.alerts.states.iter().any(|name| name == state.name()) {
+    // A state that is held for some seconds makes no alert, and an alert knows itself when it was last seen.
+    if pool.health.not_seen_since > 0 || !config.alerts.states.iter().any(|name| name == state.name()) {
         return None;
     }
     let reason = pool.health.reason().map(|reason| format!(": {}", reason.trim_end_matches('.')));
@@ -127,6 +128,19 @@ mod tests {
             errors_per_second: f64::NAN,
         };
         conditions(config, std::iter::once(pool), clients, &[]).into_iter().map(|found| found.key.rule).collect()
+    }
+
+    #[test]
+    fn a_state_that_is_not_seen_any_more_is_no_condition() {
+        let (mut config, states) = (Config::default(), vec!["stalled".to_owned()]);
+        config.alerts.states = states;
+        let found = |not_seen_since| {
+            let health = PoolHealth { state: Health::Stalled, since: 1, not_seen_since, ..PoolHealth::default() };
+            let (clients_waiting, wait_ms_p95, errors_per_second) = (0.0, 0.0, 0.0);
+            let pool = PoolMoment { name: "app", health: &health, clients_waiting, wait_ms_p95, errors_per_second };
+            of_health(&config, &pool).map(|condition| condition.since)
+        };
+        assert_eq!((found(0), found(5)), (Some(1), None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use weir_admin::PoolRecord;
+use weir_admin::{PoolRecord, quoted};
 
 use super::history::History;
 use super::ring::Scale;
@@ -182,8 +182,12 @@ impl Changes {
             match version_of(name)
                 .and_then(|own| others.filter(|other| *other != name).find_map(|other| same(own, other)))
             {
-                Some(before) => format!("{name} came to {pool}, a version that was not seen before ({before} was)"),
-                None => format!("{name} came to {pool}, an application that was not seen before"),
+                Some(before) => format!(
+                    "{} came to {pool}, a version that was not seen before ({} was)",
+                    quoted(name),
+                    quoted(before)
+                ),
+                None => format!("{} came to {pool}, an application that was not seen before", quoted(name)),
             }
         };
         let all = by_pool.iter().flat_map(|(pool, names)| names.iter().map(move |(at, name)| (pool, *at, name)));
@@ -290,8 +294,8 @@ mod tests {
         let seen = [("web/1.3", 1), ("jobs", 1), ("web/1.4", 1), ("mail", 1), ("moved", 0)];
         changes.observe(&[pool("shop", &seen), pool("blog", &[("cms", 1)])], later);
         let found = texts(&changes, &["shop"], later + 5.0);
-        let version = "web/1.4 came to shop, a version that was not seen before (web/1.3 was)".to_owned();
-        let other = "mail came to shop, an application that was not seen before".to_owned();
+        let version = "\"web/1.4\" came to shop, a version that was not seen before (\"web/1.3\" was)".to_owned();
+        let other = "\"mail\" came to shop, an application that was not seen before".to_owned();
         assert!(found.len() == 2 && found.contains(&version) && found.contains(&other), "{found:?}");
         assert!(texts(&changes, &["blog"], later + 5.0).is_empty());
         assert_eq!(texts(&changes, &[], later + 5.0).len(), 2, "a fault is of no pool");

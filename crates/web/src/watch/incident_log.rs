@@ -1,7 +1,8 @@
 //! What was broken: the incidents that are over, and those that last.
 //!
-//! Pools with the same state and the same error of a server are one incident: one dead server is one, whatever pools it
-//! has. It is over when it was not seen for [`OVER_AFTER`]. Owns the incidents that last; the others are in a journal in the
+//! What makes one incident is a [`Key`], without any text: one dead server is one, whatever pools it has and whatever its
+//! errors say. It is over when it was not seen for [`OVER_AFTER`]. Of a full list the kind and pool with most records
+//! lose one: what comes again and again drives out nothing else. Owns the incidents that last; the others are in a journal in the
 //! folder of `[web] history`, which also has the beginnings of those that last: what a process did not see the end of has
 //! none.
 
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use weir_admin::ClientNames;
+use weir_admin::{ClientNames, Health, PoolHealth, is_grave_class};
+use weir_config::Config;
 
 use super::changes::Changed;
 use super::frame::Frame;
@@ -59,15 +61,49 @@ pub(crate) struct PastIncident {
     pub(crate) changed: Vec<Changed>,
 }
 
-/// What makes pools one incident: the state, and the server's error or, without one, the pool.
+/// What makes pools one incident.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key(String, String);
+struct Key {
+    /// The state, or the kind of a fault.
+    what: String,
+    /// The class of the error's SQLSTATE, if there is one.
+    class: String,
+    /// The database server where the error is one of the server; otherwise the pool. None for a fault.
+    place: String,
+}
+
+impl Key {
+    fn of(name: &str, health: &PoolHealth, config: &Config) -> Key {
+        let class = health.error.as_ref().map(|error| error.sqlstate.chars().take(2).collect::<String>());
+        let class = match health.state {
+            // A login that gets no answer has no error yet.
+            Health::NotAnswering | Health::CannotConnect => class.unwrap_or_else(|| "08".to_owned()),
+            _ => class.unwrap_or_default(),
+        };
+        let is_server = match health.state {
+            Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
+            Health::Failing => is_grave_class(class.as_bytes()),
+            _ => false,
+        };
+        let server = config.pool(name).filter(|_| is_server).map(|pool| {
+            let targets: Vec<String> = pool.targets.iter().map(ToString::to_string).collect();
+            targets.join(", ")
+        });
+        Key { what: health.state.name().to_owned(), class, place: server.unwrap_or_else(|| name.to_owned()) }
+    }
+
+    fn of_fault(kind: &str) -> Key {
+        Key { what: kind.to_owned(), class: String::new(), place: String::new() }
+    }
+}
 
 struct Lasting {
     incident: PastIncident,
     pools: BTreeSet<String>,
-    /// When it was last seen, in seconds since 1970.
+    /// When the figures last showed it, in seconds since 1970.
     seen: f64,
+    /// When it was last there: a state lasts for some seconds more than it is seen.
+    held: f64,
     /// Whether it is known what changed before.
     explained: bool,
 }
@@ -90,6 +126,8 @@ struct Broken {
     cause: String,
     advice: String,
     since: f64,
+    /// When the figures last showed it; 0: now.
+    seen: f64,
     clients: u64,
     names: ClientNames,
 }
@@ -98,12 +136,16 @@ impl IncidentLog {
     /// With those of earlier processes in a folder, if there is one.
     pub(crate) fn open(folder: Option<&Path>) -> IncidentLog {
         let next = AtomicU64::new(clock::now().as_micros() as u64);
-        IncidentLog(Arc::new(Inner { over: Journal::open(folder, FILE, BOUNDS), lasting: Mutex::default(), next }))
+        IncidentLog(Arc::new(Inner {
+            over: Journal::open_shared(folder, FILE, BOUNDS, share),
+            lasting: Mutex::default(),
+            next,
+        }))
     }
 
     /// Takes in the figures of a moment.
-    pub(super) fn observe(&self, frame: &Frame) {
-        if self.take(broken(frame), frame.at) {
+    pub(super) fn observe(&self, frame: &Frame, config: &Config) {
+        if self.take(broken(frame, config), frame.at) {
             let log = self.clone();
             // A disk may be slow, and its error is one of `faults`.
             let write = move || drop(log.0.over.write_out());
@@ -122,7 +164,7 @@ impl IncidentLog {
             if let Some(known) = lasting.get_mut(&key) {
                 known.add(broken, now);
             } else if lasting.len() < MOST {
-                let begun = Lasting::begin(self.0.next.fetch_add(1, Ordering::Relaxed), &key.0, broken, now);
+                let begun = Lasting::begin(self.0.next.fetch_add(1, Ordering::Relaxed), &key.what, broken, now);
                 to_write |= self.0.over.push(begun.incident.clone());
                 lasting.insert(key, begun);
             }
@@ -220,13 +262,14 @@ impl Lasting {
             affected: Vec::new(),
             changed: Vec::new(),
         };
-        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: now, explained: false };
+        let mut begun = Lasting { incident, pools: BTreeSet::new(), seen: 0.0, held: now, explained: false };
         begun.add(broken, now);
         begun
     }
 
     fn add(&mut self, broken: Broken, now: f64) {
-        self.seen = now;
+        self.held = now;
+        self.seen = self.seen.max(if broken.seen > 0.0 { broken.seen.min(now) } else { now });
         self.pools.extend(broken.pools);
         let of = &mut self.incident;
         of.pools_total = self.pools.len();
@@ -241,20 +284,26 @@ impl Lasting {
 
     fn shown(&self, now: f64) -> PastIncident {
         // A second or two pass between two looks.
-        let lasts = now - self.seen < 5.0;
+        let lasts = now - self.held < 5.0;
         let until = (!lasts).then_some(self.seen);
         PastIncident { until, lasts, ..self.incident.clone() }
     }
 }
 
+/// Who shares the list of those that are over: each kind of each pool.
+fn share(of: &PastIncident) -> (&str, &str) {
+    (&of.what, of.pools.first().map_or("", String::as_str))
+}
+
 /// What is broken, by what makes it one incident.
-fn broken(frame: &Frame) -> BTreeMap<Key, Broken> {
+fn broken(frame: &Frame, config: &Config) -> BTreeMap<Key, Broken> {
     let mut all: BTreeMap<Key, Broken> = BTreeMap::new();
     for (name, pool) in frame.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()) {
         let health = &pool.health;
         let error = health.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
-        let key = Key(health.state.name().to_owned(), error.clone().unwrap_or_else(|| name.clone()));
-        let of = all.entry(key).or_default();
+        let of = all.entry(Key::of(name, health, config)).or_default();
+        let seen = if health.not_seen_since > 0 { health.not_seen_since as f64 / 1e6 } else { frame.at };
+        of.seen = of.seen.max(seen);
         of.pools.insert(name.clone());
         of.cause = error.or_else(|| Some(health.finding.as_ref()?.cause.clone())).unwrap_or_default();
         health.advice().clone_into(&mut of.advice);
@@ -264,7 +313,7 @@ fn broken(frame: &Frame) -> BTreeMap<Key, Broken> {
         of.names.add(&health.affected);
     }
     for Fault { kind, summary, advice, since, .. } in frame.faults.iter().filter(|fault| fault.problem) {
-        let of = all.entry(Key((*kind).to_owned(), String::new())).or_default();
+        let of = all.entry(Key::of_fault(kind)).or_default();
         (of.cause, of.advice, of.since) = (summary.clone(), advice.clone(), *since);
     }
     all
@@ -272,6 +321,8 @@ fn broken(frame: &Frame) -> BTreeMap<Key, Broken> {
 
 #[cfg(test)]
 mod tests {
+    use weir_admin::LoginFailure;
+
     use super::*;
 
     fn down(pools: &[&str], clients: u64) -> BTreeMap<Key, Broken> {
@@ -280,10 +331,11 @@ mod tests {
             cause: "Connection refused (08006)".to_owned(),
             advice: "Start it.".to_owned(),
             since: 99.0,
+            seen: 0.0,
             clients,
             names: ClientNames::default(),
         };
-        [(Key("cannot connect".to_owned(), "Connection refused (08006)".to_owned()), of)].into()
+        [(Key { what: "cannot connect".to_owned(), class: "08".to_owned(), place: "db:5432".to_owned() }, of)].into()
     }
 
     #[test]
@@ -303,6 +355,95 @@ mod tests {
         log.take(down(&["a"], 1), 200.0);
         let found = log.newest(None, 10);
         assert!(found.len() == 2 && found[0].id > found[1].id && found[0].until.is_some(), "{found:?}");
+    }
+
+    fn frame(at: u64, pools: &[(&str, Health, &str, &str, u64)]) -> Frame {
+        let figures = |(name, state, sqlstate, message, not_seen_since): &(&str, Health, &str, &str, u64)| {
+            let error = (!sqlstate.is_empty()).then(|| LoginFailure::new(1, 1, sqlstate, message));
+            let health = PoolHealth {
+                state: *state,
+                since: 90_000_000,
+                not_seen_since: not_seen_since * 1_000_000,
+                error,
+                ..PoolHealth::default()
+            };
+            let (sample, errors) = (super::super::series::UNKNOWN, Vec::new());
+            ((*name).to_owned(), super::super::frame::PoolFigures { sample, errors, health })
+        };
+        let pools = pools.iter().map(figures).collect();
+        let (all, workers, faults) = (super::super::series::UNKNOWN, BTreeMap::new(), Vec::new());
+        Frame { at: at as f64, pools, all, workers, faults }
+    }
+
+    #[test]
+    fn texts_that_change_make_no_other_incident_and_kinds_pools_and_servers_do() {
+        let target = |port| weir_base::Target { host: weir_base::Host::parse("db"), port };
+        let mut config = Config::default();
+        for (name, port) in [("a", 1), ("b", 1), ("c", 2)] {
+            let pool = weir_config::PoolConfig { targets: vec![target(port)], ..Default::default() };
+            config.pools.insert(name.to_owned(), Arc::new(pool));
+        }
+        let log = IncidentLog::open(None);
+        for second in 100..160 {
+            let text = format!("{} of {} queries in the last seconds ended in an error", second / 2, second * 7);
+            let since = format!("server db:1 has not answered since 02:20:{}", second - 100);
+            log.observe(
+                &frame(
+                    second,
+                    &[
+                        ("a", Health::Failing, if second % 2 == 0 { "53100" } else { "53200" }, &text, 0),
+                        ("b", Health::NotAnswering, "08006", &since, 0),
+                        ("c", Health::CannotConnect, if second < 103 { "" } else { "08006" }, "refused", 0),
+                    ],
+                ),
+                &config,
+            );
+        }
+        let what = |log: &IncidentLog| log.newest(None, 99).iter().map(|of| of.what.clone()).collect::<BTreeSet<_>>();
+        assert_eq!((log.newest(None, 99).len(), what(&log).len()), (3, 3), "{:?}", log.newest(None, 99));
+        let second = 160;
+        log.observe(
+            &frame(
+                second,
+                &[
+                    ("a", Health::Failing, "42P01", "of one pool", 0),
+                    ("b", Health::Failing, "42P01", "of one pool", 0),
+                    ("c", Health::LoginRejected, "28P01", "of one server", 0),
+                ],
+            ),
+            &config,
+        );
+        assert_eq!(log.newest(None, 99).len(), 6);
+    }
+
+    #[test]
+    fn an_incident_ends_when_it_was_last_seen_and_not_when_its_state_did() {
+        let (log, config) = (IncidentLog::open(None), Config::default());
+        log.observe(&frame(100, &[("a", Health::Saturated, "", "", 0)]), &config);
+        for second in 101..110 {
+            log.observe(&frame(second, &[("a", Health::Saturated, "", "", 100)]), &config);
+        }
+        (110..131).for_each(|second| log.observe(&frame(second, &[]), &config));
+        let found = log.newest(None, 9);
+        assert_eq!((found.len(), found[0].since, found[0].until), (1, 90.0, Some(100.0)));
+        assert!(lock(&log.0.lasting).is_empty());
+    }
+
+    #[test]
+    fn what_comes_again_and_again_drives_out_nothing_else() {
+        let (log, config) = (IncidentLog::open(None), Config::default());
+        for (at, pool) in [(100, "a"), (200, "b"), (300, "c")] {
+            log.observe(&frame(at, &[(pool, Health::Stalled, "", "", 0)]), &config);
+            log.observe(&frame(at + 50, &[]), &config);
+        }
+        for round in 0..3_000 {
+            let at = 1_000 + round * 40;
+            let code = format!("{:02}000", round % 90);
+            log.observe(&frame(at, &[("evil", Health::Failing, &code, "x", 0)]), &config);
+        }
+        let stalled: Vec<_> = log.newest(None, usize::MAX).into_iter().filter(|of| of.what == "stalled").collect();
+        assert_eq!(stalled.iter().map(|of| of.pools[0].as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+        assert!(log.newest(Some("evil"), usize::MAX).len() <= BOUNDS.records);
     }
 
     #[test]
@@ -360,7 +501,9 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let log = IncidentLog::open(None);
         let many = |from: usize| {
-            (from..from + 1_000).map(|n| (Key("blocked".to_owned(), n.to_string()), Broken::default())).collect()
+            (from..from + 1_000)
+                .map(|n| (Key { place: n.to_string(), ..Key::of_fault("blocked") }, Broken::default()))
+                .collect()
         };
         for round in 0..20 {
             log.take(many(round * 1_000), round as f64 * 100.0);

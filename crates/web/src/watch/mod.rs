@@ -156,7 +156,7 @@ impl Watch {
         }
         lines.into_iter().for_each(|line| workers.log(line));
         let frame = Arc::new(Frame { faults, ..now.since(before.as_deref()) });
-        self.incidents.observe(&frame);
+        self.incidents.observe(&frame, &config);
         let now = Arc::new(now);
         *before = Some(now.clone());
         {

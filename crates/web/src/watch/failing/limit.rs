@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{Health, PoolRecord, RefusedLogin, Report};
+use weir_admin::{Health, PoolRecord, RefusedLogin, Report, quoted};
 use weir_base::plural;
 
 use super::growth::{Counts, Growth};
@@ -69,14 +69,15 @@ fn pins(report: &Report, by: &Counts) -> Option<String> {
     let refuses = |pool: &&PoolRecord| by.contains_key(&pool.database) && pool.pinned.clients > 0;
     let pool = report.pools.iter().filter(refuses).max_by_key(|pool| pool.pinned.clients)?;
     let most = pool.symptoms.pinned_by.most(1).pop()?;
-    let application = if most.application_name.is_empty() { "no name" } else { &most.application_name };
+    let application =
+        if most.application_name.is_empty() { "no name".to_owned() } else { quoted(&most.application_name) };
     Some(format!(
         " If it is max_pinned: {} of {} keep servers for what they have left there ({}), most of them by {application} of \
          {} ({}). Let it remove such state, or give it a pool of its own in session mode.",
         plural(pool.pinned.clients.into(), "client", "clients"),
         pool.database,
         pool.pinned.in_words(),
-        most.user,
+        quoted(&most.user),
         most.clients
     ))
 }
@@ -139,8 +140,7 @@ mod tests {
         (0..4).for_each(|_| pinned.pools[0].pinned.count(weir_base::StateKinds::from_bits(2)));
         pinned.pools[0].symptoms.pinned_by.count("joe", "jobs", 4);
         let found = limit.look(&pinned, 101.0).expect("a fault");
-        let words =
-            "4 clients of shop keep servers for what they have left there (listen: 4), most of them by jobs of joe (4)";
+        let words = "4 clients of shop keep servers for what they have left there (listen: 4), most of them by \"jobs\" of \"joe\" (4)";
         assert!(found.advice.contains(words), "{}", found.advice);
     }
 

@@ -1,6 +1,6 @@
 //! Clients that can't log in for another reason than a limit.
 
-use weir_admin::{RefusedLogin, Report};
+use weir_admin::{RefusedLogin, Report, quoted};
 
 use super::growth::{Counts, Growth};
 use crate::faults::Fault;
@@ -57,11 +57,6 @@ pub(super) fn who(login: &RefusedLogin) -> String {
         (user, "") => format!("{} from {origin}", quoted(user)),
         (user, database) => format!("{} to {} from {origin}", quoted(user), quoted(database)),
     }
-}
-
-/// A name as an identifier of SQL: a quote in it is doubled.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]
