@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",
