@@ -14,6 +14,7 @@ fn psql(site: &Site, as_pooler: bool, user: &str, database: &str, command: &str)
     if let Some(account) = account().filter(|_| as_pooler) {
         account.run(&mut psql);
     }
+    site.socket();
     psql.args(["-X", "-A", "-t", "-w", "-h"]).arg(site.folder());
     psql.args(["-p", &site.port().to_string(), "-U", user, "-d", database, "-c", command]);
     let output = site.finish(psql);
@@ -21,15 +22,11 @@ fn psql(site: &Site, as_pooler: bool, user: &str, database: &str, command: &str)
     printed.trim().to_owned()
 }
 
-fn socket(site: &Site) -> std::path::PathBuf {
-    site.path(&format!(".s.PGSQL.{}", site.port()))
-}
-
 #[test]
 fn the_socket_is_a_file_with_its_mode() {
     for mode in ["0777", "0700", "0660"] {
         same(&Setup::new().set("unix_socket_mode", mode), |site, facts| {
-            facts.note("mode", format!("{:o}", fs::metadata(socket(site)).expect("it is there").mode() & 0o7777));
+            facts.note("mode", format!("{:o}", fs::metadata(site.socket()).expect("it is there").mode() & 0o7777));
         });
     }
 }
@@ -78,7 +75,7 @@ fn the_same_user_is_administrator_as_pgbouncer() {
 fn without_an_address_only_the_socket_is_there() {
     prepared(&Setup::new().unset("listen_addr"), &[], |site, facts| {
         site.run();
-        weir_tests::eventually("the socket", || fs::metadata(socket(site)));
+        weir_tests::eventually("the socket", || fs::metadata(site.socket()));
         facts.login("the socket", &site.unix(users::APP.name, "app").password(users::APP.password));
         facts.note("TCP", std::net::TcpStream::connect(("127.0.0.1", site.port())).is_ok());
     });
@@ -87,7 +84,7 @@ fn without_an_address_only_the_socket_is_there() {
 #[test]
 fn without_a_folder_there_is_no_socket() {
     same(&Setup::new().set("unix_socket_dir", ""), |site, facts| {
-        facts.note("a file", socket(site).exists());
+        facts.note("a file", site.socket_path().exists());
         facts.login("TCP", &site.params(users::APP, "app"));
     });
 }
@@ -95,9 +92,9 @@ fn without_a_folder_there_is_no_socket() {
 #[test]
 fn a_socket_that_was_left_behind_is_replaced() {
     prepared(&Setup::new(), &[], |site, facts| {
-        drop(std::os::unix::net::UnixListener::bind(socket(site)).expect("the folder is ours"));
+        drop(std::os::unix::net::UnixListener::bind(site.socket_path()).expect("the folder is ours"));
         if let Some(account) = account() {
-            std::os::unix::fs::chown(socket(site), Some(account.uid), Some(account.gid)).expect("root may");
+            std::os::unix::fs::chown(site.socket_path(), Some(account.uid), Some(account.gid)).expect("root may");
         }
         site.run();
         facts.note("listens", site.listens());

@@ -283,8 +283,10 @@ fn a_disk_that_refuses_costs_no_change_and_is_reported() {
     fs::create_dir(&path).unwrap();
     stage.size(4, "");
     stage.versions(3);
-    let page = stage.api.get("/api/v1/config/versions");
-    assert_eq!(page["persisted"], false, "{page}");
+    eventually("it is on the page", || {
+        let page = stage.api.get("/api/v1/config/versions");
+        if page["persisted"] == false { Ok(()) } else { Err(page) }
+    });
     eventually("it is in the log", || {
         let log = stage.site.weir().log();
         if log.contains("the history of the configuration can't be kept") { Ok(()) } else { Err(log) }

@@ -188,14 +188,24 @@ impl Site {
         ConnectParams::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
 
-    /// How a client connects as any user over the Unix socket. Waits until the pooler accepts connections there: it
-    /// opens its TCP sockets first.
+    /// How a client connects as any user over the Unix socket, which listens.
     pub(crate) fn unix(&self, user: &str, database: &str) -> ConnectParams {
-        let (socket, begin) = (self.path(&format!(".s.PGSQL.{}", self.port)), Instant::now());
+        self.socket();
+        ConnectParams::unix(self.folder.path(), self.port, user, database).timeout(Duration::from_secs(20))
+    }
+
+    /// The path of the Unix socket, if there is one.
+    pub(crate) fn socket_path(&self) -> PathBuf {
+        self.path(&format!(".s.PGSQL.{}", self.port))
+    }
+
+    /// The same, once the pooler listens there: later than on its port, and after the file has its mode.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let (socket, begin) = (self.socket_path(), Instant::now());
         while UnixStream::connect(&socket).is_err() && begin.elapsed() < SOCKET_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
-        ConnectParams::unix(self.folder.path(), self.port, user, database).timeout(Duration::from_secs(20))
+        socket
     }
 
     /// The usual client.
