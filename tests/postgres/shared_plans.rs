@@ -2,7 +2,7 @@
 //! and plan are those of a fresh server, whichever setting was changed, and however.
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Mode, Rng, Setup, Site, ask};
+use weir_tests::{Batch, Mode, Rng, Setup, Site, ask, users};
 
 /// A text whose constants are read and folded by settings, and whose plan depends on others.
 const PROBE: &str = "SELECT 0.1::float8 + 0.2::float8 AS float, (0.1::float8)::text AS text, '{1,NULL}'::text[] AS list, \
@@ -178,4 +178,47 @@ fn a_plan_stays_with_its_statement_in_postgresql_itself() {
     ask(&mut client, &executions(UNTIL_GENERIC), 1);
     ask(&mut client, &Batch::new().query("COMMIT"), 1);
     assert_ne!(seen(&mut client), fresh);
+}
+
+/// The table of the new path has other columns.
+#[test]
+fn a_text_that_is_prepared_again_after_a_set_in_its_transaction_is_read_by_what_was_set() {
+    const TABLES: &str = "CREATE TABLE public.shown (a int); CREATE SCHEMA other; CREATE TABLE other.shown (b text, c int); \
+         GRANT USAGE ON SCHEMA other TO PUBLIC; GRANT ALL ON public.shown, other.shown TO PUBLIC";
+    const SETS: [&str; 4] = [
+        "SET LOCAL search_path = other",
+        "SET search_path = other",
+        "SELECT set_config('search_path', 'other', true)",
+        "DO $$ BEGIN SET search_path = other; END $$",
+    ];
+    let prepared = |batch: Batch, name: &str| {
+        let batch = batch.parse(name, "SELECT * FROM shown").describe_statement(name);
+        batch.bind("", name, &[]).execute("", 0).sync()
+    };
+    for mode in [Mode::Transaction, Mode::Auto] {
+        let site = Site::with(Setup::new(mode).size(2).pool("on_dirty = \"reset\""), mode);
+        site.superuser().query_all(TABLES).unwrap();
+        let seen = |mut client: Connection, set: &str, at_once: bool| {
+            let begun = prepared(Batch::new().query("BEGIN"), "one");
+            let changed = Batch::new().query(set);
+            let again = |batch: Batch| prepared(prepared(batch.close_statement("one"), "one"), "two");
+            let mut seen = ask(&mut client, &begun, 2);
+            if at_once {
+                seen.extend(ask(&mut client, &again(changed), 3));
+            } else {
+                seen.extend(ask(&mut client, &changed, 1));
+                seen.extend(ask(&mut client, &again(Batch::new()), 2));
+            }
+            seen.extend(ask(&mut client, &prepared(Batch::new().query("ROLLBACK"), "three"), 2));
+            seen
+        };
+        let (postgres, name) = (site.database().postgres(), site.database().name());
+        let direct = || Connection::connect(&postgres.params(users::APP, name)).unwrap();
+        for (set, at_once) in SETS.iter().flat_map(|set| [(set, false), (set, true)]) {
+            let expected = seen(direct(), set, at_once);
+            for _ in 0..3 {
+                assert_eq!(seen(site.connect(), set, at_once), expected, "{mode:?}, {set}, at once: {at_once}");
+            }
+        }
+    }
 }

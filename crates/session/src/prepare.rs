@@ -86,8 +86,12 @@ impl Link<'_, '_> {
             // The request that uses it is kept.
             on_server = OnServer::Ready;
         }
-        if on_server == OnServer::Ready && (self.server.status == TxStatus::Failed || self.server.pending.is_ahead()) {
-            // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
+        // The server shall refuse it if the transaction has failed, as it refuses all Parse then; and it shall read what
+        // the client prepares by a `search_path` that the client has set in this use.
+        let must_be_sent = self.server.status == TxStatus::Failed
+            || self.server.pending.is_ahead()
+            || (client_name.is_some() && self.server.state.have_plans_changed());
+        if on_server == OnServer::Ready && must_be_sent {
             on_server = OnServer::Stale;
         }
         let since = self.ctx.statements.preparations();

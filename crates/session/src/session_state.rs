@@ -261,6 +261,11 @@ impl SessionState {
         TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
     }
 
+    /// Whether a setting was changed in this use of the server on which plans depend, if only for a transaction.
+    pub(crate) fn have_plans_changed(&self) -> bool {
+        self.plans_changed
+    }
+
     /// Whether a text of this use of the server may have set something, if only for a transaction.
     pub(crate) fn may_have_set(&self) -> bool {
         self.plans_changed || self.dirty.contains(Dirty::SETTINGS)
