@@ -12,6 +12,7 @@ mod convert;
 mod defaults;
 mod describe;
 mod edit;
+mod elsewhere;
 mod encryption;
 mod error;
 mod field;
@@ -54,7 +55,7 @@ pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
     Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
-    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_command, find_exposure, find_password_source,
+    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_exposure, find_of_node, find_password_source,
     find_plain_secret, hide_queries, is_blank, is_settable, merge, node_part, outline, outline_changes, panel_address,
     pool_keys, replace_secrets, restore, rewrite, secret_form, shared_part, shared_sections, user_keys, with_verifiers,
 };
@@ -68,7 +69,7 @@ pub use model::{
     MAX_PEER_ID, Network, OnServerDown, PasswordCommand, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs,
     SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
-pub use names::RESERVED_DATABASES;
+pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use pool_keys::{PoolKey, pool_key_table};

@@ -10,11 +10,12 @@ use weir_base::{Host, Target};
 
 use crate::access;
 use crate::edit::{self, Edits};
+use crate::elsewhere::Elsewhere;
 use crate::error::{ConfigError, ConfigErrors, Found};
 use crate::field::FieldMut;
 use crate::ini;
 use crate::model::{Config, PoolConfig};
-use crate::names::{BLANK_PANEL, FALLBACK, RESERVED_DATABASES};
+use crate::names::{BLANK_PANEL, FALLBACK, HOST_NAME, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -63,7 +64,10 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut found = Found::default();
     let mut draft = match detect_format(path, text) {
-        FileFormat::Toml => toml::read(path, text, &mut found),
+        FileFormat::Toml => {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            toml::read(path, text, &Elsewhere { folder, read, env }, &mut found)
+        }
         FileFormat::Ini => ini::read(path, text, read, &mut found),
     };
     if draft.config.format == FileFormat::Toml && edit::is_blank(text) {
@@ -117,6 +121,7 @@ struct Loader<'a> {
 impl Loader<'_> {
     fn resolve(mut self, draft: Draft) -> Config {
         let Draft { mut config, users, secrets, pools } = draft;
+        self.name_node(&mut config);
         self.check_listen(&config);
         self.check_auth_database(&config, "auth.query_database", config.auth.query_database.as_deref());
         self.resolve_paths(&mut config);
@@ -140,6 +145,14 @@ impl Loader<'_> {
             }
         }
         config
+    }
+
+    /// A node without a name has that of the machine: in a container, that of the pod.
+    fn name_node(&self, config: &mut Config) {
+        let cluster = &mut config.cluster;
+        if !cluster.etcd.is_empty() && cluster.node.is_empty() {
+            cluster.node = (self.env)(HOST_NAME).unwrap_or_default();
+        }
     }
 
     /// Remembers the file that contains a pool's password.

@@ -10,3 +10,6 @@ pub(crate) const FALLBACK: &str = "*";
 
 /// Where the panel is if the file has no setting.
 pub(crate) const BLANK_PANEL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The variable of the environment that has the machine's name; a program gives it also where it is not set.
+pub const HOST_NAME: &str = "HOSTNAME";

@@ -18,6 +18,10 @@ Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in 
 text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes. In an ini times are seconds,
 yes and no are 1 and 0, and lists have commas.
 
+In a weir.toml a value may be elsewhere: `\"env:NAME\"` is a variable of the environment, `\"file:/PATH\"` the content of a file, as in
+`node = \"env:POD_NAME\"` or `size = \"env:POOL_SIZE\"`, for settings of any kind; a list is written with commas then. Only the
+settings file may refer to them, not the API, the console or [nodes](cluster.md). SQL is always the text itself; for secrets there are `password_file`, `password_env` and `file` in `[auth]`.
+
 *ini* is the setting's name in `[pgbouncer]`, or, for a user or a pool, in its line in `[users]` or `[databases]`, and in
 SHOW CONFIG and SET; in italics where PgBouncer has no such setting. Names under *also* work in TOML too. The *default* is
 that of TOML, and after a slash that of an ini where it differs.
@@ -27,11 +31,13 @@ reload, and the pool's servers are replaced as they become free.
 ";
 
 /// What holds for all settings, for the manual page.
-pub(crate) const DESCRIPTION: [&str; 3] = [
+pub(crate) const DESCRIPTION: [&str; 4] = [
     "Sections and keys in TOML. `weir check weir.toml` shows the settings that it has read, and what is wrong with them. \
      Only a pool, with its host, and users must be given; all else has a default.",
     "Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes \
      are text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes.",
+    "A value may be elsewhere: `\"env:NAME\"` is a variable of the environment, `\"file:/PATH\"` the content of a file; a list is \
+     written with commas then. SQL is always the text itself, and so are secrets, which have settings of their own for this.",
     "A change takes effect with a reload (HUP, or RELOAD on the console), unless the entry says *restart*; *reconnect*: \
      with the reload, and the pool's servers are replaced as they become free.",
 ];

@@ -10,6 +10,7 @@ use toml_edit::{Item, Table, TableLike, Value};
 
 use crate::accounts::Account;
 use crate::ciphers;
+use crate::elsewhere::{self, Elsewhere};
 use crate::error::{ConfigError, Found};
 use crate::kind::Kind;
 use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
@@ -40,8 +41,9 @@ pub(crate) struct Draft {
 }
 
 /// Reads a TOML file; continues after mistakes.
-pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
-    let mut reader = Reader { file, line_ends: line_ends(text), locations: Locations::default(), found };
+pub(crate) fn read(file: &Path, text: &str, elsewhere: &Elsewhere<'_>, found: &mut Found) -> Draft {
+    let mut reader =
+        Reader { file, line_ends: line_ends(text), locations: Locations::default(), elsewhere: Some(elsewhere), found };
     let mut draft = match syntax::parse(text) {
         Ok(document) => reader.document(document.as_table()),
         Err(Broken { errors, rest }) => {
@@ -60,7 +62,7 @@ pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
 
 /// Sets a pool's keys, as if they were in its section.
 pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &mut Found) {
-    let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
+    let mut reader = Reader::of_edit(file, found);
     let name = pool.name.clone();
     reader.fill(Section::Pool, &name, keys, |setting, raw| {
         setting.pool_field_mut(pool).map_or(Ok(()), |field| setting.write(field, raw))
@@ -69,7 +71,7 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
 
 /// Sets a user's rules, as if they were in its section.
 pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
-    let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
+    let mut reader = Reader::of_edit(file, found);
     reader.user(name, keys, rules);
 }
 
@@ -85,10 +87,17 @@ struct Reader<'a> {
     /// The offsets of line ends, computed once: a file of many pools has many locations.
     line_ends: Vec<usize>,
     locations: Locations,
+    /// Where the values of references are; `None` outside of a file: who may change a pool may not read the environment.
+    elsewhere: Option<&'a Elsewhere<'a>>,
     found: &'a mut Found,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Of keys that are in no file.
+    fn of_edit(file: &'a Path, found: &'a mut Found) -> Reader<'a> {
+        Reader { file, line_ends: Vec::new(), locations: Locations::default(), elsewhere: None, found }
+    }
+
     fn document(&mut self, root: &dyn TableLike) -> Draft {
         let mut draft = Draft::empty();
         let Draft { config, users, .. } = &mut draft;
@@ -417,6 +426,14 @@ impl Reader<'_> {
 
     /// Converts a value to text, if TOML's type fits the setting.
     fn raw(&self, setting: &Setting, title: &str, line: Option<usize>, item: &Item) -> Result<Raw, ConfigError> {
+        if let Some(text) = item.as_str().filter(|text| elsewhere::is_reference(text) && elsewhere::may_refer(setting))
+        {
+            let outside = || ("can refer to another value in the settings file only".to_owned(), "write the value");
+            let value = self.elsewhere.ok_or_else(outside).and_then(|elsewhere| elsewhere.value(text));
+            return value.map(Raw::One).map_err(|(message, hint)| {
+                self.error(line, &format!("\"{}\" in {title} {message}", setting.name), Some(hint.to_owned()))
+            });
+        }
         item.as_value().and_then(|value| raw(setting.kind, value)).ok_or_else(|| {
             let found = match item.type_name() {
                 "string" => "text",

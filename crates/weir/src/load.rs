@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use weir_config::{Config, ConfigErrors, Edits, HostLimits, Severity};
+use weir_config::{Config, ConfigErrors, Edits, HOST_NAME, HostLimits, Severity};
 
 /// A longer file, in bytes, is no configuration.
 const MAX_FILE: u64 = 256 << 20;
@@ -139,7 +139,13 @@ fn line_of(bytes: &[u8], at: usize) -> usize {
 }
 
 fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var(name).ok().or_else(|| if name == HOST_NAME { host_name() } else { None })
+}
+
+/// The name of this machine, or of the container.
+fn host_name() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// The limits of this machine; the hard limit of descriptors, since serving raises the soft one to it.

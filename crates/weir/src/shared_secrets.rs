@@ -58,11 +58,8 @@ impl Secrets {
 
     /// A shared text with its secrets in the clear. An error is one line, and names the secret's place.
     pub(crate) fn open(&self, text: &str) -> Result<String, String> {
-        if let Some(key) = weir_config::find_command(text) {
-            return Err(format!(
-                "{key} can't be shared: nodes run no program that is named in etcd; use password_file, and have a program \
-                 on each node write that file"
-            ));
+        if let Some((key, why)) = weir_config::find_of_node(text) {
+            return Err(format!("{key} can't be shared: {why}"));
         }
         let mut keys = None;
         replaced(text, &mut |place, value| {

@@ -32,7 +32,7 @@ pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, 
 pub(crate) use overlay::lay_over;
 pub use rewrite::{is_blank, rewrite};
 pub use shared::{
-    ENCRYPTED, Replace, concerns_cluster, find_command, find_plain_secret, merge, node_part, replace_secrets,
+    ENCRYPTED, Replace, concerns_cluster, find_of_node, find_plain_secret, merge, node_part, replace_secrets,
     shared_part, shared_sections,
 };
 pub use stored_secret::{SALT, SecretForm, secret_form, with_verifiers};

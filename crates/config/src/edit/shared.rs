@@ -8,6 +8,7 @@
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 use weir_auth::Secret;
 
+use crate::elsewhere;
 use crate::table::{Section, Setting};
 
 use super::Edit;
@@ -70,13 +71,28 @@ pub fn concerns_cluster(edit: &Edit) -> bool {
     }
 }
 
-/// Finds a program that a shared text would have each node run: the key. Who may write into etcd must not run programs
-/// on the nodes.
-pub fn find_command(text: &str) -> Option<String> {
-    let document = parse(text)?;
-    let pools = document.get("pools")?.as_table_like()?;
-    let runs = |pool: &Item| pool.as_table_like().is_some_and(|pool| pool.contains_key("password_command"));
-    pools.iter().find(|(_, pool)| runs(pool)).map(|(name, _)| format!("pools.{name}.password_command"))
+/// Finds what only the file of a node itself may have: the key in a shared text, and why. Who may write into etcd must
+/// not run programs on the nodes, or read their environment and files.
+pub fn find_of_node(text: &str) -> Option<(String, &'static str)> {
+    of_node(parse(text)?.as_table(), &[])
+}
+
+fn of_node(table: &dyn TableLike, path: &Path<'_>) -> Option<(String, &'static str)> {
+    table.iter().find_map(|(key, item)| {
+        let path = [path, &[key]].concat();
+        match item.as_table_like() {
+            Some(inner) => of_node(inner, &path),
+            None if matches!(path[..], ["pools", _, "password_command"]) => {
+                let why = "nodes run no program that is named in etcd; use password_file, and have a program on each node \
+                           write that file";
+                Some((path.join("."), why))
+            }
+            None if !is_password(&path) && item.as_str().is_some_and(elsewhere::is_reference) => {
+                Some((path.join("."), "env: and file: are values of a node's own file; write the value"))
+            }
+            None => None,
+        }
+    })
 }
 
 /// Finds a secret in the clear in a shared text: its key, and how to refer to it.
@@ -265,11 +281,18 @@ mod tests {
         let users = format!("[auth.users]\nann = \"{verifier}\"\nbob = \"\"\n");
         assert_eq!(find(&users), None, "{users}");
         assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword_env = \"Y\"\n"), None);
-        let key = Some("pools.app.password_command".to_owned());
-        assert_eq!(find_command("[pools.app]\npassword_command = [\"sh\"]\n"), key);
-        assert_eq!(find_command("pools = { app = { password_command = [] } }\n"), key);
-        assert_eq!(find_command("[pools.app]\npassword_file = \"x\"\n"), None);
         assert_eq!(find("[pools.app]\npassword = \"enc:v1:AA==\"\n[auth.users]\nann = \"enc:v1:AA==\"\n"), None);
+    }
+
+    #[test]
+    fn programs_and_references_are_of_a_nodes_own_file() {
+        let find = |text: &str| find_of_node(text).map(|(key, _)| key);
+        let key = Some("pools.app.password_command".to_owned());
+        assert_eq!(find("[pools.app]\npassword_command = [\"sh\"]\n"), key);
+        assert_eq!(find("pools = { app = { password_command = [] } }\n"), key);
+        assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword = \"env:X\"\n"), None);
+        assert_eq!(find("[pools.app]\nhost = \"env:X\"\n").as_deref(), Some("pools.app.host"));
+        assert_eq!(find("general = { admin_users = \"file:/etc/passwd\" }\n").as_deref(), Some("general.admin_users"));
     }
 
     #[test]

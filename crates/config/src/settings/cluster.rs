@@ -34,7 +34,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Line(&mut c.cluster.node)),
-        "The name of this node, which no other node of the cluster has.",
+        "The name of this node, which no other node of the cluster has. Default: the name of the machine, which in a container is \
+         the pod's.",
     )
     .ini_own("cluster_node")
     .effect(Effect::Restart),
