@@ -73,6 +73,10 @@ pub struct LastReload {
     pub at: u64,
     /// Why the file could not be used, in lines; `None` after a reload that worked.
     pub error: Option<String>,
+    /// The settings of the file that have another value until a restart.
+    pub restart: Vec<String>,
+    /// When the last one worked: microseconds since 1970; `None` if there was none since the start.
+    pub worked_at: Option<u64>,
 }
 
 /// A configuration that all workers are adopting, for those who keep a history of it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, LastReload, Persisted};
+use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, Persisted};
 use weir_base::Time;
 use weir_config::Config;
 
@@ -53,7 +53,7 @@ impl Admin {
             Some(Reload::SetTls(set)) => return self.tls_was_set(core, now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
-        self.reloads.ended(LastReload { at: core.common.wall(now), error: read.as_ref().err().cloned() });
+        self.reloads.ended(core.common.wall(now), core.common.config(), read.as_deref());
         match read {
             Ok(config) => {
                 config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
@@ -127,7 +127,7 @@ impl Admin {
             Ok((config, persisted)) => {
                 let edit = &wanted.edit;
                 if persisted == Persisted::InFile {
-                    self.reloads.ended(LastReload { at: core.common.wall(now), error: None });
+                    self.reloads.ended(core.common.wall(now), core.common.config(), Ok(&config));
                 }
                 match &persisted {
                     Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),

@@ -68,9 +68,16 @@ impl Reloads {
         self.last.as_ref()
     }
 
-    /// Records how a reload, or a change of the file, has ended.
-    pub(crate) fn ended(&mut self, last: LastReload) {
-        self.last = Some(last);
+    /// Records how a reload, or a change of the file, has ended at this time, in microseconds since 1970. `running`: the
+    /// configuration that was in force.
+    pub(crate) fn ended(&mut self, at: u64, running: &Config, read: Result<&Config, &String>) {
+        let before = self.last.take();
+        let restart = match read {
+            Ok(read) => differences(running, read).restart.into_iter().map(|change| change.key).collect(),
+            Err(_) => before.as_ref().map(|last| last.restart.clone()).unwrap_or_default(),
+        };
+        let worked_at = if read.is_ok() { Some(at) } else { before.and_then(|last| last.worked_at) };
+        self.last = Some(LastReload { at, error: read.err().cloned(), restart, worked_at });
     }
 
     /// Queues a configuration, which a helper makes after the earlier ones: [`Reloads::finish`].

@@ -6,6 +6,7 @@
 mod alerts;
 mod cluster;
 mod labels;
+mod process;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -26,8 +27,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, PoolCounters, PoolRecord, Refusals, Report,
-    ServiceState, StatementTotals, Stats,
+    BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, LastReload, PoolCounters, PoolRecord, Refusals,
+    Report, ServiceState, StatementTotals, Stats,
 };
 use weir_config::Config;
 
@@ -40,6 +41,7 @@ use crate::lock::lock;
 use crate::watch::Cpu;
 use alerts::AlertFigures;
 use labels::{OTHERS, count_of, escaped};
+use process::Process;
 use text::Format;
 use times::Timed;
 
@@ -64,6 +66,8 @@ struct Figures {
     times: Timed,
     statements: StatementTotals,
     cpu: Cpu,
+    process: Process,
+    last_reload: Option<LastReload>,
     exports: ExportCounts,
     alerts: AlertFigures,
     cluster: Option<Arc<ClusterView>>,
@@ -123,7 +127,7 @@ pub(crate) fn open_metrics(
 fn figures(report: Report, config: &Config, version: &'static str, exports: ExportCounts, alerts: &Alerts) -> Figures {
     let targets = alerts.targets().into_iter().filter(|target| target.configured).collect();
     let alerts = AlertFigures { firing: alerts.count_firing() as u32, targets };
-    Figures { exports, alerts, ..Figures::new(report, config, version, Cpu::now()) }
+    Figures { exports, alerts, process: Process::now(), ..Figures::new(report, config, version, Cpu::now()) }
 }
 
 fn text(scrape: Scrape) -> String {
@@ -152,6 +156,8 @@ impl Figures {
             stats: BTreeMap::new(),
             times: Timed::default(),
             cpu,
+            process: Process::default(),
+            last_reload: report.last_reload,
             exports: ExportCounts::default(),
             alerts: AlertFigures::default(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
@@ -273,6 +279,8 @@ impl Figures {
         for (name, help, count) in counts {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
+        self.reload(to)?;
+        self.process.encode(to)?;
         self.statements(to)?;
         self.telemetry(to)?;
         self.alerts.encode(to)?;
@@ -289,6 +297,26 @@ impl Figures {
         for (worker, seconds) in self.cpu.seconds() {
             let labels = [("worker", worker.to_string())];
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+        }
+        Ok(())
+    }
+
+    /// How the configuration was last read again.
+    fn reload(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let last = self.last_reload.as_ref();
+        let worked = last.is_none_or(|last| last.error.is_none());
+        let help = "1 if the last reload worked, or there was none";
+        let gauge = to.encode_descriptor("weir_config_last_reload_successful", help, None, MetricType::Gauge)?;
+        { gauge }.encode_gauge(&u32::from(worked))?;
+        if let Some(at) = last.and_then(|last| last.worked_at) {
+            let (name, help) = ("weir_config_last_reload_success_timestamp", "When the last reload worked, since 1970");
+            let gauge = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+            { gauge }.encode_gauge(&(at as f64 / 1e6))?;
+        }
+        let help = "Settings that have another value in the file, which needs a restart";
+        let mut family = to.encode_descriptor("weir_config_restart_needed", help, None, MetricType::Gauge)?;
+        for setting in last.iter().flat_map(|last| &last.restart) {
+            family.encode_family(&[("setting", setting.as_str())])?.encode_gauge(&1_u32)?;
         }
         Ok(())
     }

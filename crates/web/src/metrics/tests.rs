@@ -72,6 +72,22 @@ fn figures_have_base_units_and_names_that_prometheus_expects() {
 }
 
 #[test]
+fn a_reload_that_failed_or_needs_a_restart_is_seen() {
+    let text = plain();
+    for wanted in [
+        "weir_config_last_reload_successful 1",
+        "weir_config_last_reload_success_timestamp_seconds 1.5",
+        "weir_config_restart_needed{setting=\"listen.port\"} 1",
+    ] {
+        assert!(text.lines().any(|line| line == wanted), "no {wanted} in {text}");
+    }
+    let reload = LastReload { at: 2, error: Some("no host".into()), restart: Vec::new(), worked_at: None };
+    let failed = lines(Report { last_reload: Some(reload), ..report(1) });
+    assert!(failed.iter().any(|line| line == "weir_config_last_reload_successful 0"), "{failed:#?}");
+    assert!(!failed.iter().any(|line| line.contains("reload_success_timestamp_seconds")), "{failed:#?}");
+}
+
+#[test]
 fn a_name_can_not_write_lines_of_its_own() {
     let mut hostile = report(1);
     hostile.pools[0].database = "a\"} 1\nweir_serving 0\n\\".into();
@@ -99,7 +115,9 @@ fn plain() -> String {
     let pool = ClusterPool { name: "app0".into(), budget: 20, shares: Vec::new() };
     let cluster =
         ClusterView { cluster: "production".into(), node: "weir-1".into(), pools: vec![pool], ..Default::default() };
-    let report = Report { cluster: Some(Arc::new(cluster)), ..report(1) };
+    let restart = vec!["listen.port".into()];
+    let reload = LastReload { at: 1_500_000, error: None, restart, worked_at: Some(1_500_000) };
+    let report = Report { cluster: Some(Arc::new(cluster)), last_reload: Some(reload), ..report(1) };
     let figures = Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]));
     Format::Plain.of(super::text(Scrape { figures: Arc::new(figures), busy: None }))
 }
