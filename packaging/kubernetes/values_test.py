@@ -40,6 +40,16 @@ WRONG = [
     ({"config": "[tls.client]\n", "tls": {"secretName": "a"}}, "the value tls"),
     ({"web": {"users": 'a = "admin x"'}}, "web.users and web.tokens need tls.secretName"),
     ({"serviceMonitor": {"enabled": True}}, "serviceMonitor needs tls.secretName"),
+    ({"workload": "DaemonSet"}, "workload"),
+    ({"cluster": {"etcd": ["etcd:2379"]}}, "cluster/etcd"),
+    ({"config": "[cluster]\n"}, "the value cluster"),
+    ({"pools": {"app": {"host": {"a": 1}}}}, "pools/app/host"),
+    ({"pools": {"app": {"host": "h"}}, "config": "[pools.app]\n"}, "pools.app: config has [pools.app], too"),
+    ({"autoscaling": {"enabled": True, "minReplicas": 3, "maxReplicas": 2}}, "autoscaling.maxReplicas"),
+    ({"podDisruptionBudget": {"minAvailable": "all"}}, "podDisruptionBudget/minAvailable"),
+    ({"service": {"loadBalancerSourceRanges": ["10.0.0.1"]}}, "service/loadBalancerSourceRanges"),
+    ({"probes": {"readiness": {"period": 1}}}, "period"),
+    ({"commonLabels": {"app.kubernetes.io/name": "mine"}}, "commonLabels: app.kubernetes.io/name is the chart's own label"),
     ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "podLabels: app.kubernetes.io/name is the chart's own label"),
     ({"nameOverride": "9lives"}, "set nameOverride"),
     ({"nameOverride": "Upper"}, "set nameOverride"),
@@ -52,7 +62,7 @@ def main():
     helm, chart, out = sys.argv[1:]
 
     def render(name, values):
-        command = [helm, "template", name, chart, "--values", "-"]
+        command = [helm, "template", name, chart, "--kube-version", "v1.33.0", "--values", "-"]
         return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
 
     def refused(values, part):
@@ -65,13 +75,42 @@ def main():
     tried = [(wrong_type(path, value), "/".join(path)) for path, value in leaves(yaml.safe_load(read(chart)))]
     for values, part in tried + WRONG:
         refused(values, part)
+    restarts(render)
     for release, name in RELEASES.items():
         done = render(release, {})
         objects = [document for document in yaml.safe_load_all(done.stdout) if document]
-        if not objects or {document["metadata"]["name"] for document in objects} != {name}:
+        if not objects or {document["metadata"]["name"] for document in objects} != {name, f"{name}-peers"}:
             raise SystemExit(f"{release}: {done.stderr}")
         pathlib.Path(out, f"release-{name}.yaml").write_text(done.stdout)
     print(f"{len(tried) + len(WRONG)} wrong values are refused, {len(RELEASES)} unusual names are accepted")
+
+
+def restarts(render):
+    """Pods are replaced for a changed setting if, and only if, it needs a restart, by the table of settings."""
+
+    def checksum(values):
+        done = render("weir", values)
+        pods = [document for document in yaml.safe_load_all(done.stdout) if document and document["kind"] == "StatefulSet"]
+        return pods[0]["spec"]["template"]["metadata"]["annotations"]["checksum/restart"]
+
+    # The chart's value for lines of a section.
+    values = {
+        "general": lambda line: {"general": line},
+        "web": lambda line: {"web": {"settings": line}},
+        "dns": lambda line: {"config": f"[dns]\n{line}"},
+        "limits": lambda line: {"config": f"[limits]\n{line}"},
+    }
+    without, section, tried = checksum({}), None, 0
+    for line in pathlib.Path("docs/settings.md").read_text().splitlines():
+        if line.startswith("## "):
+            section = line.strip("# []")
+        if section in values and line.startswith("| `"):
+            name, needs = line.split("`")[1], "| restart |" in line
+            tried += 1
+            if (checksum(values[section](f"{name} = 1")) != without) != needs:
+                raise SystemExit(f"{section}.{name}: a change must {'' if needs else 'not '}replace the pods")
+    if tried < 50:
+        raise SystemExit(f"docs/settings.md has only {tried} settings")
 
 
 def read(chart):
@@ -88,7 +127,7 @@ def leaves(values, path=()):
 
 
 def wrong_type(path, value):
-    wrong = "text" if isinstance(value, (dict, list, int)) else {"a": "map"}
+    wrong = "text" if isinstance(value, (dict, list, int)) or value is None else {"a": "map"}
     for key in reversed(path):
         wrong = {key: wrong}
     return wrong
