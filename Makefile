@@ -4,7 +4,8 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build call-path lab lab-deps test test-ci test-all bench soak regress incidents sim cluster-sim cluster-test cluster-chaos cluster-config-test cluster-cancel-test cluster-etcd-test cluster-name-test cluster-demo planted fuzz drivers faults lint deny
+# Each target that `make help` lists is a command, and no file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List the targets
 	@echo "make TARGET, where TARGET is one of"
@@ -18,15 +19,19 @@ build: ## Build the optimised weir, weir-demo and weir-lab into target/release
 	WEIR_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" $(CARGO) build --release -p weir -p weir-demo -p weir-lab
 
 PREFIX ?= /usr/local
-.PHONY: install
 install: ## Copy what `make build` has built, manual pages and completions to $(PREFIX) (PREFIX=/usr/local, DESTDIR=)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 target/release/weir target/release/weir-demo target/release/weir-lab "$(DESTDIR)$(PREFIX)/bin"
 	@scripts/install-docs.sh target/release/weir "$(DESTDIR)$(PREFIX)/share"
 
-.PHONY: packages packages-test image-test charts
 packages: ## deb, rpm, static tarball, OCI image, SBOM and checksums for amd64 and arm64, into target/packages (ARCH=amd64)
 	@ARCH="$(ARCH)" packaging/build.sh
+
+release: ## Packages, checksums, SBOM, provenance and signatures of the tag (KEY=minisign's key; DRAFT=1 of any commit)
+	@KEY="$(KEY)" DRAFT="$(DRAFT)" ARCH="$(ARCH)" scripts/release.sh
+
+reproduce: ## Build a release again in another folder and compare its digests (VERSION=0.1.0 SUMS=FILE PUBLIC=weir.pub)
+	@SUMS="$(SUMS)" PUBLIC="$(PUBLIC)" ARCH="$(ARCH)" scripts/reproduce.sh "$(VERSION)"
 
 packages-test: ## Install, upgrade under a client and purge the packages in a clean Debian with systemd (root; minutes)
 	@packaging/test.sh
@@ -39,7 +44,6 @@ charts: ## Check the Helm chart and the plain manifests: helm lint, kubeconform,
 	@$(CARGO) build --quiet -p weir
 	@packaging/kubernetes/check.sh
 
-.PHONY: man
 man: ## The manual pages, into target/man
 	@$(CARGO) run --quiet -p weir -- man --dir target/man
 
@@ -76,7 +80,6 @@ soak: ## Mixed traffic with clients killed at random, for ten minutes
 regress: ## PostgreSQL's own regression and isolation tests, directly and in the modes session and auto (ARGS='date guc': only these)
 	@tests/regress/run.sh $(ARGS)
 
-.PHONY: pgbouncer-suite
 pgbouncer-suite: ## PgBouncer's own test suite against Weir (PGBOUNCER_SOURCE=a checkout of PgBouncer)
 	@PGBOUNCER_SOURCE=$(PGBOUNCER_SOURCE) scripts/pgbouncer-suite.sh $(ARGS)
 
@@ -114,11 +117,9 @@ planted: ## Plant bugs in a copy of the engine; the simulator must find each wit
 fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps the corpus)
 	@scripts/fuzz.sh --seconds $(or $(SECONDS),10) $(ARGS) $(TARGET)
 
-.PHONY: growth
 growth: ## Instructions of texts and of messages about stored texts (valgrind): no more than in proportion
 	@scripts/growth.sh
 
-.PHONY: differential
 differential: ## The same sessions directly and through Weir, compared (COUNT=10000, SEED=1, HOURS=1)
 	@SEED=$(SEED) COUNT=$(COUNT) HOURS=$(HOURS) CARGO=$(CARGO) scripts/differential.sh $(ARGS)
 
@@ -128,7 +129,6 @@ drivers: ## Real drivers through Weir; writes docs/drivers.md (ONLY='pgx psycopg
 faults: ## Inject faults into a real PostgreSQL and a real Weir; writes docs/faults.md (ONLY=partition, ARGS=--list)
 	@$(CARGO) run --quiet -p weir-tests --bin faults -- $(or $(ONLY),--page) $(ARGS)
 
-.PHONY: docs
 docs: ## The pages as a site that can be searched, into target/site (builds mdBook once, outside of the repository)
 	@CARGO=$(CARGO) scripts/docs.sh
 
@@ -137,23 +137,18 @@ lint: ## Formatting, clippy, dependencies between crates, pages against sources
 	$(CARGO) clippy --workspace --all-targets --all-features -- --deny warnings
 	$(CARGO) test --quiet -p weir --test arrows --test docs
 
-.PHONY: panel
 panel: ## Build the panel into crates/web/panel, which is committed (needs Node.js 20 and npm)
 	cd panel && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
 
-.PHONY: api-test
 api-test: ## Test the API against its description, by schemathesis (EXAMPLES=20, SEED=1; needs Python 3.10)
 	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" tests/api/run.sh $(ARGS)
 
-.PHONY: grafana-test
 grafana-test: ## Check monitoring/grafana.json against Grafana's schema library (needs Node.js and npm)
 	@tests/grafana/run.sh
 
-.PHONY: panel-test
 panel-test: ## Test the panel in a real browser, with a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)
 
-.PHONY: panel-scale
 panel-scale: ## Measure the panel's pages with 10,000 pools and 15,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
 	@$(CARGO) build --quiet --release -p weir
 	@WEIR_BIN="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" tests/panel/run.sh scale.mjs
@@ -161,3 +156,10 @@ panel-scale: ## Measure the panel's pages with 10,000 pools and 15,000 clients (
 deny: ## Licences, bans and sources of the dependencies (installs cargo-deny if it is missing)
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources
+
+audit: ## Known weaknesses of the dependencies (installs cargo-audit if it is missing; fetches the database of advisories)
+	@$(CARGO) audit --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-audit
+	$(CARGO) audit
+
+forge: ## Check the files of GitHub and GitLab by their schemas, and that they name each step of CI (needs Python 3 with venv)
+	@scripts/forge.sh

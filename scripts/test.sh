@@ -7,17 +7,25 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The steps of CI, which a forge may run one by one, each as a job: `make test-ci ARGS=--step=unit`.
+readonly STEPS="format lints unit suites postgres epoll nodes panel dashboard simulator"
+
 all=no
 ci=no
 yes=()
+steps=()
 [ -n "${CI-}" ] && ci=yes yes=(--yes)
 for word in "$@"; do
     case $word in
     --all) all=yes ci=yes ;;
     --ci) ci=yes ;;
     --yes) yes=(--yes) ;;
+    --step=*)
+        ci=yes steps+=("${word#--step=}")
+        [[ " $STEPS " == *" ${word#--step=} "* ]] || { echo "make test: the steps are $STEPS, not ${word#--step=}" >&2; exit 2; }
+        ;;
     *)
-        echo "make test: ARGS are --yes, --ci and --all, not $word" >&2
+        echo "make test: ARGS are --yes, --ci, --all and --step=NAME, not $word" >&2
         exit 2
         ;;
     esac
@@ -221,19 +229,37 @@ other_suites() {
     fi
 }
 
-if [ "$ci" = yes ]; then
+# Whether one of these steps is to run.
+wanted() {
+    local name
+    [ ${#steps[@]} -eq 0 ] && return
+    for name in "$@"; do [[ " ${steps[*]} " != *" $name "* ]] || return 0; done
+    return 1
+}
+
+format() {
     cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
-    cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
     step "Formatting" cargo fmt --all --check -- --color never
-fi
+}
+
+lints() {
+    cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+    step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
+}
+
+if [ "$ci" = yes ] && wanted format; then format; fi
 # What is not run is not built.
 selection=()
 if [ "$ci" = no ]; then
     selection=(--lib --bins "${small[@]}")
     [ "$servers" = no ] || selection+=(--test=postgres)
 fi
-step "Build" cargo test --no-run "${real[@]}" "${selection[@]}"
-step "Build of the programs" cargo build "${real[@]}" --bin weir --bin weir-sim --bin weir-pglocal
+if wanted unit suites postgres epoll; then
+    step "Build" cargo test --no-run "${real[@]}" "${selection[@]}"
+fi
+if wanted unit suites postgres epoll nodes panel simulator; then
+    step "Build of the programs" cargo build "${real[@]}" --bin weir --bin weir-sim --bin weir-pglocal
+fi
 WEIR_BIN=$(realpath "$(scripts/target.sh)")/debug/weir
 export WEIR_BIN
 
@@ -262,7 +288,62 @@ postgres() {
     tests "Real PostgreSQL" "${real[@]}" --test postgres -- "${slow[@]}"
 }
 
-if [ "$servers" = no ]; then
+real_postgres() {
+    RUST_TEST_THREADS=$(($(nproc) + 1)) postgres
+}
+
+# Elsewhere, sockets are served by io_uring where the kernel has it. Here by epoll; all of it with --all.
+epoll() {
+    export WEIR_TEST_IO=epoll
+    local runtime
+    mapfile -t runtime < <(programs crates/runtime/tests)
+    beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
+    if [ "$all" = yes ]; then
+        tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
+    else
+        tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
+    fi
+    beside_ends
+    unset WEIR_TEST_IO
+}
+
+nodes() {
+    step "Nodes and packages, in short" scripts/test-root.sh "$WEIR_BIN"
+}
+
+# $1: how many times the time pages have that they have alone.
+panel() {
+    step "The panel in a browser" env SLOWER="${SLOWER:-$1}" tests/panel/run.sh
+}
+
+dashboard() {
+    step "The dashboard against Grafana's schema library" tests/grafana/run.sh
+}
+
+simulator_of_ci() {
+    if [ "$all" = yes ]; then
+        step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
+    else
+        simulator 2000
+    fi
+}
+
+# One step by itself.
+run_step() {
+    case $1 in
+    format) ;; # before the build
+    unit) unit_tests ;;
+    suites) other_suites ;;
+    postgres) real_postgres ;;
+    panel) panel 2 ;;
+    simulator) simulator_of_ci ;;
+    *) "$1" ;;
+    esac
+}
+
+if [ ${#steps[@]} -gt 0 ]; then
+    for name in "${steps[@]}"; do run_step "$name"; done
+elif [ "$servers" = no ]; then
     unit_tests
     simulator 300
     echo "skipped: the tests with PostgreSQL: it can't run here" | tee -a "$log"
@@ -273,32 +354,17 @@ elif [ "$ci" = no ]; then
     RUST_TEST_THREADS=$((3 * $(nproc))) postgres
     beside_ends
 else
-    beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
+    beside lints
     unit_tests
     beside_ends
     beside other_suites
-    RUST_TEST_THREADS=$(($(nproc) + 1)) postgres
+    real_postgres
     beside_ends
-    # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
-    export WEIR_TEST_IO=epoll
-    mapfile -t runtime < <(programs crates/runtime/tests)
-    beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
-    if [ "$all" = yes ]; then
-        tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
-    else
-        tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
-    fi
-    beside_ends
-    unset WEIR_TEST_IO
-    step "Nodes and packages, in short" scripts/test-root.sh "$WEIR_BIN"
-    # Beside the simulator, pages have three times the time that they have alone.
-    beside step "The panel in a browser" env SLOWER="${SLOWER:-3}" tests/panel/run.sh
-    step "The dashboard against Grafana's schema library" tests/grafana/run.sh
-    if [ "$all" = yes ]; then
-        step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
-    else
-        simulator 2000
-    fi
+    epoll
+    nodes
+    beside panel 3
+    dashboard
+    simulator_of_ci
     beside_ends
 fi
 if [ "$all" = yes ]; then

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Makes a release of this checkout in target/packages: packages, checksums, SBOMs, a statement of what they were made from (in-toto, SLSA),
+# and signatures. `make release KEY=weir.key` (made once by `minisign -G -s weir.key -p weir.pub`).
+#
+# Without KEY there are no signatures. The tree must be the commit of the tag vVERSION; DRAFT=1 permits another one. ARCH as for
+# `make packages`. RELEASING.md has the steps before and after.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+out=target/packages
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+fail() {
+    echo "release: $*" >&2
+    exit 1
+}
+
+# What a release needs, before minutes of compiling.
+check() {
+    [ -z "${KEY-}" ] || command -v minisign >/dev/null || fail "there is no minisign; on Debian: apt-get install minisign"
+    [ -z "${KEY-}" ] || [ -r "$KEY" ] || fail "KEY names $KEY, which can't be read; minisign -G -s FILE -p FILE makes a key"
+    [ -z "${DRAFT-}" ] || return 0
+    [ -z "$(git status --porcelain)" ] || fail "the tree has changes that are in no commit; DRAFT=1 makes a draft nevertheless"
+    [ "$(git rev-parse "v$version^{commit}" 2>/dev/null)" = "$(git rev-parse HEAD)" ] ||
+        fail "HEAD is not the tag v$version, the version of Cargo.toml; DRAFT=1 makes a draft nevertheless"
+    grep -q "^## $version — [0-9-]*$" CHANGELOG.md || fail "CHANGELOG.md has no \"## $version — DATE\""
+}
+
+check
+packaging/build.sh
+packaging/provenance.py "$out" >"$out/weir-$version.intoto.json"
+(cd "$out" && sha256sum -- *.deb *.rpm *.tar *.gz *.json >SHA256SUMS)
+if [ -n "${KEY-}" ]; then
+    for file in SHA256SUMS "weir-$version.intoto.json"; do
+        minisign -S -s "$KEY" -m "$out/$file" -t "Weir $version, $file"
+    done
+else
+    echo "release: no KEY, so nothing is signed"
+fi
+echo "release: $out has Weir $version; scripts/reproduce.sh builds it again elsewhere"
