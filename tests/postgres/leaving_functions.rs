@@ -1,8 +1,75 @@
 //! `mode = "auto"`: functions whose bodies say that they leave state, and that leave it in some of their executions.
 
-use weir_tests::{Mode, Setup, Site};
+use weir_tests::{Mode, Setup, Site, eventually};
 
 use crate::dirty::{LISTENING, LOCKED, PREPARED, SETTING, TEMPORARY};
+
+/// Clients call a function that leaves something where its argument is 1, and another client asks whether it is there.
+fn leaves_now_and_then(site: &Site, name: &str, question: &str) {
+    let mut other = site.connect();
+    for turn in 0..30 {
+        let leaves = turn % 7 == 5;
+        let mut client = site.connect();
+        client.query(&format!("SELECT {name}({})", i32::from(leaves))).unwrap();
+        for _ in 0..3 {
+            let others = other.value(question).unwrap();
+            assert_eq!(others.as_deref(), Some("0"), "{name}, {turn}: another client has it");
+            let own = client.value(question).unwrap();
+            assert_eq!(own.as_deref() != Some("0"), leaves, "{name}, {turn}: {own:?}");
+        }
+    }
+}
+
+/// How often functions, triggers and policies have changed, as the server has counted.
+const CHANGES: &str = "SELECT sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid)) FROM pg_class \
+     WHERE relname IN ('pg_proc', 'pg_trigger', 'pg_policy')";
+
+/// As a migration does that connects to the database itself, after functions were read.
+#[test]
+fn in_auto_functions_and_triggers_that_change_past_the_pool_are_found_once_the_server_has_counted_them() {
+    for workers in [1, 2] {
+        let setup =
+            Setup::new(Mode::Auto).size(4).workers(workers).limit("server_round_robin = true\nmax_pinned = 100");
+        let site = Site::with(setup, Mode::Auto);
+        let past = |sql: &str| {
+            let before = site.superuser().value(CHANGES).unwrap();
+            // A session's counts are there at the latest when it ends.
+            site.superuser().query_all(sql).unwrap();
+            eventually("the change is counted", || {
+                let now = site.superuser().value(CHANGES).unwrap();
+                if now == before { Err(now) } else { Ok(()) }
+            });
+            // Some question sees it: as many as there are workers.
+            (0..8).for_each(|n| drop(site.connect().query(&format!("SELECT abs({n}), '{}'", sql.len())).unwrap()));
+        };
+        let body = |does: &str| format!("BEGIN IF $1 = 1 THEN {does}; END IF; RETURN 1; END");
+        let function = |name: &str, does: &str| {
+            format!("CREATE OR REPLACE FUNCTION {name}(int) RETURNS int LANGUAGE plpgsql AS $$ {} $$", body(does))
+        };
+        past(&function("job", "NULL"));
+        for _ in 0..40 {
+            site.connect().query("SELECT job(0)").unwrap();
+        }
+        // The text was judged, and its function leaves something from now on.
+        past(&function("job", "PERFORM pg_try_advisory_lock(42)"));
+        leaves_now_and_then(&site, "job", LOCKED);
+        past(
+            "CREATE TABLE watched (n int); GRANT ALL ON watched TO PUBLIC; CREATE FUNCTION watches() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM set_config('my.trigger', 'ran', false); RETURN NEW; END $$; \
+             CREATE TRIGGER watches AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION watches()",
+        );
+        for turn in 0..12 {
+            let (mut client, mut other) = (site.connect(), site.connect());
+            client.query(&format!("INSERT INTO watched VALUES ({turn})")).unwrap();
+            for _ in 0..3 {
+                let theirs = other.value("SELECT current_setting('my.trigger', true)").unwrap();
+                assert!(theirs.is_none_or(|value| value.is_empty()), "{turn}: another client has it");
+                let own = client.value("SELECT current_setting('my.trigger', true)").unwrap();
+                assert_eq!(own.as_deref(), Some("ran"), "{turn}");
+            }
+        }
+    }
+}
 
 /// As one that takes a job with its lock, or finds none. Its texts are not asked about ever more rarely.
 #[test]
@@ -24,20 +91,7 @@ fn in_auto_what_a_function_leaves_now_and_then_is_found_where_its_body_says_so()
         ("prepares", "EXECUTE 'PREPARE mine AS SELECT 1'", PREPARED),
     ];
     functions.iter().for_each(|(name, does, _)| drop(site.superuser().query_all(&function(name, does)).unwrap()));
-    let calls = |name: &str, question: &str| {
-        let mut other = site.connect();
-        for turn in 0..30 {
-            let leaves = turn % 7 == 5;
-            let mut client = site.connect();
-            client.query(&format!("SELECT {name}({})", i32::from(leaves))).unwrap();
-            for _ in 0..3 {
-                let others = other.value(question).unwrap();
-                assert_eq!(others.as_deref(), Some("0"), "{name}, {turn}: another client has it");
-                let own = client.value(question).unwrap();
-                assert_eq!(own.as_deref() != Some("0"), leaves, "{name}, {turn}: {own:?}");
-            }
-        }
-    };
+    let calls = |name: &str, question: &str| leaves_now_and_then(&site, name, question);
     functions.iter().for_each(|(name, _, question)| calls(name, question));
     // One that is created later, by a client.
     site.connect().query_all(&function("locks_later", "PERFORM pg_advisory_lock(43)")).unwrap();

@@ -7,7 +7,6 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
-use crate::leaving_functions;
 use crate::left_state::{self, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
@@ -16,6 +15,7 @@ use crate::server::Server;
 use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
+use crate::{function_bodies, leaving_functions};
 
 /// What a server has said of the state that its client has left.
 #[derive(Debug)]
@@ -75,22 +75,35 @@ impl Server {
     }
 
     /// Asks the server what its client has left of these kinds.
-    pub fn ask_left(&mut self, kinds: Dirty, texts: &PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    pub fn ask_left(&mut self, kinds: Dirty, texts: &mut PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
         self.suspects.keep_only(self.use_began());
-        let expected = self.state.dirty();
+        // What was known before the first question, where it is asked again.
+        let expected = self.found.take().map_or(self.state.dirty(), |found| found.expected);
         let mut more = Vec::new();
-        self.functions_asked = None;
+        self.bodies_asked = None;
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
+            let changes = texts.function_changes();
+            if !texts.bodies.are_read(changes) {
+                texts.custom.forget();
+                more.push(leaving_functions::query());
+                self.bodies_asked = Some(changes);
+            }
             more.extend(texts.custom.query());
-            self.functions_asked = texts.leaving.unknown();
-            more.extend(self.functions_asked.map(|_| leaving_functions::query()));
+            more.push(function_bodies::query());
         }
         let query = left_state::query(self.state.dirty().common(kinds), more);
         self.own_query(&query, scratch, out);
         self.found = Some(Box::new(Found::new(expected)));
         self.asked_at = Some(self.pending.progress());
         self.own_notified = false;
+    }
+
+    /// The question is answered. Returns whether it is to be asked again, since the bodies of functions were others than
+    /// those that were read before, and may leave what was not asked for.
+    pub fn must_ask_again(&self, texts: &mut PoolStatements) -> bool {
+        let counted = self.found.as_ref().and_then(|found| found.counted.as_deref());
+        self.bodies_asked.is_none() && counted.is_some_and(|counted| texts.bodies.have_changed(counted))
     }
 
     /// The question is answered, or has failed. Settings follow the client from now on, if all of them can; but for
@@ -121,8 +134,9 @@ impl Server {
         if was_due {
             texts.custom.learn(found.names);
         }
-        if let Some(changes) = self.functions_asked.take() {
-            texts.leaving.learn(found.functions, changes);
+        if let Some(changes) = self.bodies_asked.take() {
+            texts.leaving.learn(found.functions);
+            texts.bodies.read(changes, found.counted.as_deref());
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
             there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));

@@ -2,8 +2,7 @@
 //! for the value of each name that is known.
 //!
 //! Owns the names of a pool, which its functions' bodies mention behind SET or in a call of `set_config`: looked for by
-//! the first question about hidden effects, and again after a CREATE FUNCTION. A name that a function composes is not
-//! found, and neither are those of a function that has changed past the pool.
+//! the questions that read bodies ([`crate::function_bodies`]). A name that a function composes is not found.
 //!
 //! Bounded: [`MOST`] names a pool and worker.
 

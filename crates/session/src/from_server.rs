@@ -458,8 +458,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
             if matches!(tag, b"CREATE FUNCTION" | b"CREATE PROCEDURE" | b"CREATE EXTENSION") {
-                self.ctx.statements.custom.forget();
-                self.ctx.statements.leaving.forget();
+                self.ctx.statements.functions_changed();
             }
         }
         let all = tag == b"DISCARD ALL";

@@ -1,9 +1,9 @@
 //! Functions whose bodies say that they leave state (`mode = "auto"`): after a text that names one the server is asked
 //! each time, although most of its executions may leave nothing, as those of a function that takes a job with its lock.
 //!
-//! Owns the names of a pool's functions, looked for by the first question about hidden effects, and again after a CREATE
-//! FUNCTION, and the rule for texts. What only a caller of such a function, a trigger or a view says is not found, and
-//! neither is what a body composes, one in `BEGIN ATOMIC`, or one that has changed past the pool.
+//! Owns the names of a pool's functions, looked for where bodies are read ([`crate::function_bodies`]), and the rule for
+//! texts. What only a caller of such a function, a trigger or a view says is not found, and neither is what a body
+//! composes, or one in `BEGIN ATOMIC`.
 //!
 //! Bounded: [`MOST`] names a pool and worker.
 
@@ -25,34 +25,16 @@ const IN_BODY: &str = "advisory_lock|[[:<:]](?:listen|prepare|temp|temporary)[[:
 #[derive(Debug, Default)]
 pub(crate) struct LeavingFunctions {
     names: Vec<String>,
-    is_known: bool,
-    /// How often functions have changed.
-    changes: u64,
     /// How often others were found: texts that were judged before are judged again.
     lessons: u64,
 }
 
 impl LeavingFunctions {
-    /// A function has changed.
-    pub(crate) fn forget(&mut self) {
-        self.changes += 1;
-        self.is_known = false;
-    }
-
-    /// A server has named all, asked after so many changes.
-    pub(crate) fn learn(&mut self, found: Vec<String>, changes: u64) {
-        if changes != self.changes {
-            return;
-        }
-        self.is_known = true;
+    /// A server has named all.
+    pub(crate) fn learn(&mut self, found: Vec<String>) {
         if self.names != found {
             (self.names, self.lessons) = (found, self.lessons + 1);
         }
-    }
-
-    /// How often functions have changed, if they are to be asked for.
-    pub(crate) fn unknown(&self) -> Option<u64> {
-        (!self.is_known).then_some(self.changes)
     }
 
     /// See the field.
@@ -87,7 +69,7 @@ mod tests {
     fn a_text_names_a_function_by_a_whole_word_of_any_case() {
         let mut functions = LeavingFunctions::default();
         assert!(!functions.are_named_in(b"select take_job()"));
-        functions.learn(vec!["take_job".into(), "été".into()], 0);
+        functions.learn(vec!["take_job".into(), "été".into()]);
         for text in ["select take_job()", "SELECT * FROM jobs.Take_Job($1)", "call \"take_job\"(1)", "select été()"] {
             assert!(functions.are_named_in(text.as_bytes()), "{text}");
         }
@@ -97,18 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_asked_for_until_they_are_known_and_again_when_one_changes() {
+    fn texts_are_judged_again_when_others_are_found() {
         let mut functions = LeavingFunctions::default();
-        assert_eq!(functions.unknown(), Some(0));
-        functions.learn(vec![], 0);
-        assert_eq!((functions.unknown(), functions.lessons()), (None, 0), "there are none");
-        functions.forget();
-        functions.learn(vec!["f".into()], 0);
-        assert_eq!((functions.unknown(), functions.lessons()), (Some(1), 0), "one has changed since it was asked");
-        functions.learn(vec!["f".into()], 1);
-        functions.learn(vec!["f".into()], 1);
-        assert_eq!((functions.unknown(), functions.lessons()), (None, 1));
-        functions.learn(vec!["f".into(), "g".into()], 1);
+        functions.learn(vec![]);
+        assert_eq!(functions.lessons(), 0, "there are none");
+        functions.learn(vec!["f".into()]);
+        functions.learn(vec!["f".into()]);
+        assert_eq!(functions.lessons(), 1);
+        functions.learn(vec!["f".into(), "g".into()]);
         assert_eq!(functions.lessons(), 2);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use weir_pgwire::{Dirty, HEAD, backend};
 
-use crate::{custom_names, leaving_functions};
+use crate::{custom_names, function_bodies, leaving_functions};
 
 /// The longest row of an answer that is read: a setting and its value.
 pub(crate) const MAX_ROW: usize = 12 << 10;
@@ -77,6 +77,8 @@ pub(crate) struct Found {
     pub(crate) set: Vec<String>,
     /// The functions that leave state.
     pub(crate) functions: Vec<String>,
+    /// What the server has counted of changed bodies.
+    pub(crate) counted: Option<String>,
     /// What was known to be possible before texts counted that say nothing of it.
     pub(crate) expected: Dirty,
     bytes: usize,
@@ -115,6 +117,7 @@ impl Found {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
             leaving_functions::NAME => self.functions.push(value.to_owned()),
+            function_bodies::COUNTED => self.counted = Some(value.to_owned()),
             custom_names::SET => {
                 self.names.push(value.to_owned());
                 self.set.push(value.to_owned());
@@ -159,7 +162,8 @@ mod tests {
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
         assert!(query(Dirty::LOCKS, vec![]).contains("pg_locks") && !query(Dirty::LOCKS, vec![]).contains("UNION"));
-        let more = CustomNames::default().query().into_iter().chain([leaving_functions::query()]);
+        let more =
+            CustomNames::default().query().into_iter().chain([leaving_functions::query(), function_bodies::query()]);
         let all = query(Dirty::ALL, more.collect());
         assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
         // No function, operator, view or cast is looked up by the client's search_path.

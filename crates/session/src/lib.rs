@@ -26,6 +26,7 @@ mod edit;
 mod error_names;
 mod expected;
 mod frame_reader;
+mod function_bodies;
 mod judged;
 mod kept_request;
 mod leaving_functions;

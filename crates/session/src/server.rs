@@ -92,8 +92,8 @@ pub struct Server {
     pub(crate) suspects: Suspects,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
-    /// It is asked for functions that leave state, since so many changes of functions.
-    pub(crate) functions_asked: Option<u64>,
+    /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
+    pub(crate) bodies_asked: Option<u64>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
     pub(crate) ready_withheld: bool,
     /// The server has shown a notification that its client has sent, and that comes by the shared connection.
@@ -188,7 +188,7 @@ impl Server {
             due: Due::default(),
             suspects: Suspects::default(),
             asked_at: None,
-            functions_asked: None,
+            bodies_asked: None,
             ready_withheld: false,
             own_notified: false,
             own: OwnSeen::default(),

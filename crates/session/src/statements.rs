@@ -29,6 +29,7 @@ use weir_pgwire::{Dirty, Effects};
 use crate::budget::{Account, Admission, Charge, NoRoom, StatementMemory};
 use crate::custom_names::CustomNames;
 use crate::drawn_values::Askers;
+use crate::function_bodies::FunctionBodies;
 use crate::hidden_effects::TextCounts;
 use crate::judged::{Judged, Kept, text_in};
 use crate::key_hasher::KeyHasher;
@@ -264,6 +265,7 @@ impl Interner {
             texts: TextCounts::default(),
             custom: CustomNames::default(),
             leaving: LeavingFunctions::default(),
+            bodies: FunctionBodies::default(),
             is_calm: true,
         }
     }
@@ -505,6 +507,8 @@ pub struct PoolStatements {
     pub(crate) custom: CustomNames,
     /// The functions whose bodies say that they leave state.
     pub(crate) leaving: LeavingFunctions,
+    /// Whether the bodies of functions are still those that were read.
+    pub(crate) bodies: FunctionBodies,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.
     is_calm: bool,
 }
@@ -520,11 +524,12 @@ pub(crate) enum PreparationState {
     Outdated,
 }
 
-/// What all workers that have servers of a pool share: the count of changed definitions, that of preparations, and the
-/// applications that ask for what they have drawn of sequences.
+/// What all workers that have servers of a pool share: the counts of changed definitions, of changed functions and of
+/// preparations, and the applications that ask for what they have drawn of sequences.
 #[derive(Clone, Debug, Default)]
 pub struct PoolShared {
     changes: Arc<AtomicU64>,
+    functions: Arc<AtomicU64>,
     preparations: Arc<AtomicU64>,
     askers: Arc<Askers>,
 }
@@ -576,6 +581,16 @@ impl PoolStatements {
     pub(crate) fn schema_changed(&mut self) {
         self.shared.changes.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
+    }
+
+    /// How often clients of the pool have changed functions.
+    pub(crate) fn function_changes(&self) -> u64 {
+        self.shared.functions.load(Ordering::Acquire)
+    }
+
+    /// A client has changed a function.
+    pub(crate) fn functions_changed(&mut self) {
+        self.shared.functions.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How many preparations there were, on any server.

@@ -219,11 +219,21 @@ fn send_parameters<I: Io>(
 
 /// Asks a server what its client has left; the client waits for the answer.
 #[cold]
-pub(crate) fn ask_left<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, client: &mut ClientSlot, server: &mut ServerSlot) {
+pub(crate) fn ask_left<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &mut PoolSlot,
+    client: &mut ClientSlot,
+    server: &mut ServerSlot,
+) {
     let (conn, kinds) = (server.conn, client.ready().map_or(Dirty::NONE, |session| session.asks()));
     let Some((up, phase)) = server.up() else { return };
     *phase = ServerPhase::Asking;
-    up.ask_left(kinds, &slot.accepted, &mut cx.sessions.scratch, &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None));
+    up.ask_left(
+        kinds,
+        &mut slot.accepted,
+        &mut cx.sessions.scratch,
+        &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None),
+    );
     watch_own_query(cx, slot, server);
     client.pause(Reason::Waits, cx.io);
 }

@@ -16,7 +16,7 @@ use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lines;
-use crate::link::{leave, lost_state, release};
+use crate::link::{acquire, leave, lost_state, release};
 use crate::listen::follow::{self, Followed};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
@@ -32,6 +32,9 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     let slot = core.pools.get_mut(server.pool);
     let (may_be_untracked, texts) = (slot.config.connect_query.is_none(), &mut slot.accepted);
     let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
+    if answered && session.is_some() && up.must_ask_again(texts) {
+        return ask_again(core, now, server, client, io);
+    }
     *phase = ServerPhase::Linked;
     let was_own = up.keeps().contains(Dirty::LISTEN);
     let left = up.left_is_known(session, &core.sessions.params, texts, answered, may_be_untracked);
@@ -61,6 +64,23 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
             core.conns.put_server(server);
         }
     }
+}
+
+/// What the server was asked for was not all that functions may leave there.
+#[cold]
+fn ask_again<I: Io>(
+    core: &mut Core,
+    now: Time,
+    mut server: Box<ServerSlot>,
+    client: Option<Box<ClientSlot>>,
+    io: &mut I,
+) {
+    if let Some(mut client) = client {
+        let slot = core.pools.get_mut(server.pool);
+        acquire::ask_left(cx!(core, now, io), slot, &mut client, &mut server);
+        core.conns.put_client(client);
+    }
+    core.conns.put_server(server);
 }
 
 /// The server that listens for a pool's clients has done what a client was promised, whose own server has waited for it.

@@ -131,7 +131,10 @@ pub(crate) fn finish_transaction<I: Io>(
             server.unlinked();
         }
         (LinkStatus::Resume, Some(client)) => table::resume_waiting(core, client, io),
-        (LinkStatus::Ask, Some(client)) => acquire::ask_left(cx!(core, now, io), slot, client, &mut server),
+        (LinkStatus::Ask, Some(client)) => {
+            let slot = core.pools.get_mut(server.pool);
+            acquire::ask_left(cx!(core, now, io), slot, client, &mut server);
+        }
         _ => {}
     }
     let conn = client.as_ref().map(|client| client.conn);

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     rest: VecDeque<Command>,
     sleeping: Option<(u64, String)>,
     listens: BTreeSet<String>,
+    /// How often the session was asked for the count of changed functions.
+    bodies_asked: u64,
     /// The session has listened.
     pub(crate) has_listened: bool,
     tables: BTreeSet<String>,
@@ -127,6 +129,7 @@ impl Core {
             rest: VecDeque::new(),
             sleeping: None,
             listens: BTreeSet::new(),
+            bodies_asked: 0,
             has_listened: false,
             tables: BTreeSet::new(),
             locks: BTreeSet::new(),

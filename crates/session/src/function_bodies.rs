@@ -1,0 +1,125 @@
+//! Whether the bodies of a pool's functions are still those that were read (`mode = "auto"`): they change by a CREATE
+//! FUNCTION of the pool's clients, on any worker, and by anybody else, as a migration that connects directly.
+//!
+//! Owns at which changes they were read. What happens past the pool is what the server has counted in its cumulative
+//! statistics of functions, triggers and policies (PostgreSQL's documentation, "The Cumulative Statistics System"), which
+//! are about a second behind, are off without `track_counts`, and say nothing on a standby. Each question about hidden
+//! effects asks for that count.
+//!
+//! Bounded: [`MOST_SERVERS`] servers, and [`MOST_BYTES`] of each.
+
+/// Marks a row with what a server has counted: its identity, a slash, and the count.
+pub(crate) const COUNTED: &str = "*bodies";
+
+/// The servers of a pool whose counts are remembered.
+const MOST_SERVERS: usize = 8;
+
+/// More is no answer to our question.
+const MOST_BYTES: usize = 128;
+
+/// `pg_proc`, `pg_trigger` and `pg_policy`.
+const CATALOGS: [u32; 3] = [1255, 2620, 3256];
+
+/// At which changes bodies were read.
+#[derive(Debug, Default)]
+pub(crate) struct FunctionBodies {
+    /// How often clients of the pool had changed functions, on any worker; `None`: they are not read.
+    read_at: Option<u64>,
+    /// Servers by address and start, and what they had counted.
+    servers: Vec<(String, String)>,
+    /// How often they were found to be others than before.
+    surprises: u64,
+}
+
+impl FunctionBodies {
+    /// Whether they were read since clients of the pool have changed functions so often.
+    pub(crate) fn are_read(&self, changes: u64) -> bool {
+        self.read_at == Some(changes)
+    }
+
+    /// They were read when clients had changed functions so often, and a server had counted this.
+    pub(crate) fn read(&mut self, changes: u64, counted: Option<&str>) {
+        self.read_at = Some(changes);
+        counted.map(|counted| self.note(counted));
+    }
+
+    /// What a server has counted, when it was not asked for bodies. Returns whether they are others since: they are to be
+    /// read again.
+    pub(crate) fn have_changed(&mut self, counted: &str) -> bool {
+        let changed = self.read_at.is_some() && self.note(counted);
+        if changed {
+            self.read_at = None;
+            self.surprises += 1;
+        }
+        changed
+    }
+
+    /// How often they have changed past the pool, as far as it was seen: texts are judged again.
+    pub(crate) fn surprises(&self) -> u64 {
+        self.surprises
+    }
+
+    /// Returns whether that is news.
+    fn note(&mut self, counted: &str) -> bool {
+        let Some((server, count)) = counted.rsplit_once('/').filter(|_| counted.len() <= MOST_BYTES) else {
+            return false;
+        };
+        match self.servers.iter_mut().find(|(known, _)| known == server) {
+            Some((_, known)) if known == count => false,
+            Some((_, known)) => {
+                count.clone_into(known);
+                true
+            }
+            None => {
+                if self.servers.len() >= MOST_SERVERS {
+                    self.servers.remove(0);
+                }
+                self.servers.push((server.to_owned(), count.to_owned()));
+                true
+            }
+        }
+    }
+}
+
+/// The query for what a server has counted.
+pub(crate) fn query() -> String {
+    let counts: Vec<String> = ["inserted", "updated", "deleted"]
+        .iter()
+        .flat_map(|kind| CATALOGS.map(|oid| format!("pg_catalog.pg_stat_get_tuples_{kind}({oid}::pg_catalog.oid)")))
+        .collect();
+    format!(
+        "SELECT '{COUNTED}',pg_catalog.concat(pg_catalog.inet_server_addr(),'-',pg_catalog.inet_server_port(),'-',\
+         pg_catalog.date_part('epoch',pg_catalog.pg_postmaster_start_time())::pg_catalog.int8,'/',{})",
+        counts.join(" OPERATOR(pg_catalog.+) ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_again_after_a_change_by_clients_or_past_the_pool() {
+        let mut bodies = FunctionBodies::default();
+        assert!(!bodies.are_read(0) && !bodies.have_changed("a/1"), "they are not read yet");
+        bodies.read(0, Some("a/1"));
+        assert!(bodies.are_read(0) && !bodies.are_read(1));
+        assert!(!bodies.have_changed("a/1"));
+        assert!(bodies.have_changed("a/2"), "past the pool");
+        assert!(!bodies.are_read(0));
+        bodies.read(1, Some("a/2"));
+        assert!(bodies.have_changed("b/2"), "another server, or one that was started again");
+        bodies.read(1, Some("b/2"));
+        assert!(!bodies.have_changed("a/2") && !bodies.have_changed("b/2"));
+        assert_eq!(bodies.surprises(), 2);
+    }
+
+    #[test]
+    fn no_answer_is_no_change_and_servers_are_bounded() {
+        let mut bodies = FunctionBodies::default();
+        bodies.read(0, None);
+        assert!(bodies.are_read(0) && !bodies.have_changed("nonsense") && !bodies.have_changed(&"x/".repeat(100)));
+        (0..100).for_each(|server| bodies.read(0, Some(&format!("{server}/1"))));
+        assert_eq!(bodies.servers.len(), MOST_SERVERS);
+    }
+}
