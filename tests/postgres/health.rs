@@ -1,10 +1,11 @@
 //! The health of pools with a real server: the same word in the console, the API, the metrics and the log, and RETRY.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use weir_pglocal::Signal;
-use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually, users};
+use weir_tests::{Api, Ini, Mode, Postgres, Receiver, Setup, Site, eventually, users};
 
 /// A pool's health in SHOW POOLS: state, clients, error.
 fn health(site: &Site) -> (String, String, String) {
@@ -192,6 +193,67 @@ fn a_frozen_server_is_not_answering_for_all_its_pools_and_never_a_small_pool() {
             health => Err(health),
         });
     }
+}
+
+/// While two clients share the only server that is open, and each waits for a moment only: what `then` finds.
+fn while_two_share_a_server<T>(site: &Site, then: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let shares = || {
+        let mut client = site.connect();
+        while !over.load(Ordering::Relaxed) {
+            client.query("SELECT pg_sleep(0.2)").unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        let both = [scope.spawn(shares), scope.spawn(shares)];
+        let found = then();
+        over.store(true, Ordering::Relaxed);
+        both.into_iter().for_each(|client| client.join().unwrap());
+        found
+    })
+}
+
+#[test]
+fn a_pool_whose_server_answers_no_login_cannot_grow_while_its_open_servers_work() {
+    let (postgres, api, receiver) = (Postgres::private(), Api::default(), Receiver::start());
+    let alerts = format!("{}[alerts]\nfor = 1\nwebhook = \"{}\"\n", api.section(), receiver.url("hook"));
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(3).more(&alerts), Mode::Transaction);
+    site.connect().query("SELECT 1").unwrap();
+    postgres.server().sigstop_postmaster();
+    while_two_share_a_server(&site, || {
+        let (_, _, error) = becomes(&site, "cannot grow");
+        let server = format!("server 127.0.0.1:{} has not answered a login since ", postgres.port());
+        assert!(error.starts_with(&server) && error.ends_with("(08006)"), "{error}");
+        let pool = api.get("/api/v1/pools/app");
+        assert!(pool["health"]["problem"] == true && pool["health"]["since"].as_f64() > Some(1e9), "{pool}");
+        let incident = eventually("an incident", || {
+            let found = api.get("/api/v1/incidents")["incidents"][0].clone();
+            if found["cause"] == "fewer_servers" { Ok(found) } else { Err(found) }
+        });
+        let text = incident["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with(&format!("The pool is in the state \"cannot grow\": {server}")), "{incident}");
+        let sent = receiver.find("hook", |body| body["status"] == "firing");
+        assert_eq!((&sent["rule"], &sent["severity"]), (&"cannot grow".into(), &"warning".into()), "{sent}");
+        postgres.server().sigcont();
+        becomes(&site, "healthy");
+    });
+}
+
+#[test]
+fn a_pool_at_the_servers_limit_cannot_grow_until_it_can_though_no_client_asks_any_more() {
+    let postgres = Postgres::with(10, &[]);
+    let setup = Setup::new(Mode::Transaction).size(3).pool("server_login_retry = \"1s\"");
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    site.connect().query("SELECT 1").unwrap();
+    let params = postgres.params(users::OTHER, site.database().name());
+    let others = || std::iter::from_fn(|| weir_pgclient::Connection::connect(&params).ok());
+    let open: Vec<_> = others().take(20).collect();
+    assert!(open.len() < 20, "the server is full");
+    let (_, _, error) = while_two_share_a_server(&site, || becomes(&site, "cannot grow"));
+    assert!(error.contains("(53300)"), "{error}");
+    assert_eq!(health(&site).0, "cannot grow", "its clients are gone");
+    drop(open);
+    becomes(&site, "healthy");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub enum Health {
     Disabled,
     /// An operator has paused the pool: all clients wait.
     Paused,
+    /// The servers that are open work, and no other one can be opened.
+    CannotGrow,
     /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
     Saturated,
     /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind
@@ -62,12 +64,13 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 12] = [
+    pub const ALL: [Health; 13] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
         Health::Disabled,
         Health::Paused,
+        Health::CannotGrow,
         Health::Saturated,
         Health::Stalled,
         Health::Blocked,
@@ -85,6 +88,7 @@ impl Health {
             Health::Waiting => "waiting",
             Health::Disabled => "disabled",
             Health::Paused => "paused",
+            Health::CannotGrow => "cannot grow",
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
             Health::Blocked => "blocked",
@@ -103,6 +107,9 @@ impl Health {
             Health::Waiting => "Nothing, while waits stay short.",
             Health::Disabled => "Enable the pool to accept new clients again.",
             Health::Paused => "Resume the pool to serve its clients.",
+            Health::CannotGrow => {
+                "Find out why the database server takes no new connections, before those that are open end. A larger pool changes nothing."
+            }
             Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
             Health::Stalled => "End the transaction of the client that idles longest.",
             Health::Blocked => "End the transaction that holds the lock. A larger pool would be blocked as well.",
@@ -119,7 +126,7 @@ impl Health {
 
     /// Whether the state is a problem: clients are affected, and no operator caused it on purpose.
     pub fn is_problem(self) -> bool {
-        self >= Health::Saturated
+        self >= Health::CannotGrow
     }
 }
 
@@ -136,6 +143,9 @@ pub struct Symptoms {
     pub logged_in: bool,
     /// How the last login at the server failed; none if it succeeded.
     pub failure: Option<LoginFailure>,
+    /// Why the pool can't open the servers that it has room for, if that has lasted for [`MOTIONLESS`]: logins fail, or the
+    /// one under way has no answer.
+    pub barred: Option<LoginFailure>,
     /// A server is being opened, or its login waits for its turn at the host.
     pub opening: bool,
     /// How long the login under way has lasted.
@@ -173,8 +183,10 @@ pub struct Symptoms {
 impl Symptoms {
     /// Adds another part of the pool, or another pool where both are shown as one.
     pub(crate) fn add(&mut self, other: &Symptoms) {
-        if other.failure.as_ref().map(|it| it.last) > self.failure.as_ref().map(|it| it.last) {
-            self.failure.clone_from(&other.failure);
+        for (own, other) in [(&mut self.failure, &other.failure), (&mut self.barred, &other.barred)] {
+            if other.as_ref().map(|it| it.last) > own.as_ref().map(|it| it.last) {
+                own.clone_from(other);
+            }
         }
         match (&mut self.failing, &other.failing) {
             (Some(failing), Some(other)) => failing.add(other),
@@ -235,6 +247,12 @@ pub struct LoginFailure {
 }
 
 impl LoginFailure {
+    /// A login at this server that has no answer.
+    pub fn no_answer(since: u64, now: u64, target: &Target) -> LoginFailure {
+        let message = format!("server {target} has not answered a login since {}", timestamp(since));
+        LoginFailure::new(since, now, "08006", &message)
+    }
+
     /// A failed login; a long text is shortened, and is one line.
     pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
@@ -278,8 +296,15 @@ impl LoginFailure {
 
     /// Whether the server has refused the user, the password or the database.
     pub(crate) fn is_rejection(&self) -> bool {
-        self.sqlstate.starts_with("28") || REJECTIONS.contains(&self.sqlstate.as_str())
+        is_rejection(&self.sqlstate)
     }
+}
+
+/// Whether a login's SQLSTATE says that the server has refused the user, the password or the database: trying again
+/// changes nothing.
+#[must_use]
+pub fn is_rejection(sqlstate: &str) -> bool {
+    sqlstate.starts_with("28") || REJECTIONS.contains(&sqlstate)
 }
 
 /// A pool's health at a moment, with the details for an operator.
@@ -304,8 +329,8 @@ pub struct PoolHealth {
     pub failed: u32,
     /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
-    /// The last error of a pool that cannot connect, or whose login is rejected; which server gives no answer; or in what
-    /// the queries of a pool end that is failing.
+    /// The last error of a pool that cannot connect or grow, or whose login is rejected; which server gives no answer; or in
+    /// what the queries of a pool end that is failing.
     pub error: Option<LoginFailure>,
     /// Why a pool is blocked, stalled or saturated, where that was found out.
     pub finding: Option<Finding>,

@@ -13,7 +13,8 @@ pub const LONG_WAIT: Span = Span::from_secs(2);
 
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
-    /// rejected, cannot connect, failing, blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
+    /// rejected, cannot connect, failing, blocked, stalled, saturated, cannot grow, disabled, waiting, healthy, not tried
+    /// yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -37,6 +38,9 @@ impl Health {
         // The size of a pool is no matter while it is unknown whether its server answers at all.
         if full && pool.maxwait >= LONG_WAIT && !pool.symptoms.suspected {
             return Health::Saturated;
+        }
+        if pool.symptoms.barred.is_some() {
+            return Health::CannotGrow;
         }
         match (disabled, pool.cl_waiting) {
             (true, _) => Health::Disabled,

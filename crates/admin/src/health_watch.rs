@@ -229,7 +229,8 @@ impl Seen {
 fn error_of(state: Health, symptoms: &Symptoms) -> Option<LoginFailure> {
     match state {
         Health::NotAnswering => symptoms.unresponsive.clone(),
-        Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
+        Health::CannotConnect | Health::LoginRejected => symptoms.failure.as_ref().or(symptoms.barred.as_ref()).cloned(),
+        Health::CannotGrow => symptoms.barred.clone(),
         Health::Failing => symptoms.failing.as_ref().map(failure),
         _ => None,
     }
@@ -290,6 +291,7 @@ fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
             pool.symptoms.unresponsive.as_ref().map_or(now, |unresponsive| unresponsive.since.min(now))
         }
         Health::Failing => pool.symptoms.failing.as_ref().map_or(now, |failing| failing.since.min(now)),
+        Health::CannotGrow => pool.symptoms.barred.as_ref().map_or(now, |barred| barred.since.min(now)),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
             None => now.saturating_sub(pool.symptoms.login_age.micros()),
@@ -536,11 +538,17 @@ mod tests {
             clients: 3,
             by: ClientNames::default(),
         };
-        for state in [Health::Failing, Health::NotAnswering, Health::CannotConnect, Health::LoginRejected] {
+        for state in
+            [Health::CannotGrow, Health::Failing, Health::NotAnswering, Health::CannotConnect, Health::LoginRejected]
+        {
             let mut watch = HealthWatch::default();
             let mut at = |second: u64, broken: bool| {
                 let mut report = report(|pool| match state {
                     Health::Failing if broken => pool.symptoms.failing = Some(failing(second)),
+                    Health::CannotGrow if broken => {
+                        let target = Target { host: weir_base::Host::parse("db"), port: 5432 };
+                        pool.symptoms.barred = Some(LoginFailure::no_answer(second * SECOND, second * SECOND, &target));
+                    }
                     Health::CannotConnect if broken => down(pool, 0),
                     Health::LoginRejected if broken => {
                         pool.symptoms.failure =

@@ -58,7 +58,7 @@ pub use error::{ALL_DATABASES, CommandError};
 pub use failing::{FailingQueries, is_grave, is_grave_class};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
-pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost};
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost, is_rejection};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};

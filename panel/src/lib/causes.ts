@@ -34,7 +34,7 @@ export interface Cause {
 const FELT = ['clients', 'waiting', 'blocked', 'refused', 'unanswered', 'failed'] as const;
 export type Felt = Pick<Health, (typeof FELT)[number]>;
 
-const CONNECTS = ['not answering', 'cannot connect', 'login rejected'];
+const CONNECTS = ['cannot grow', 'not answering', 'cannot connect', 'login rejected'];
 /** States of a pool that are one state of its server. */
 const DOWN = ['not answering', 'cannot connect'];
 /** SQLSTATE classes of a connection that is lost or refused, and of a server that stops. */

@@ -33,6 +33,7 @@ export type HealthState =
   | 'waiting'
   | 'disabled'
   | 'paused'
+  | 'cannot grow'
   | 'saturated'
   | 'stalled'
   | 'blocked'

@@ -33,7 +33,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         lines::about_server(core, Level::Info, &server, text, io);
     }
     core.pools.get_mut(ix).pool.lost(conn, now);
-    create::keep_trying(core, now, ix);
+    create::server_lost(core, now, ix);
     core.upgrade.left(conn);
     core.common.follow_up(FollowUp::PollPool(ix));
     match phase {

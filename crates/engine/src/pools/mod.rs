@@ -329,6 +329,12 @@ impl PoolSlot {
         alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle()
     }
 
+    /// Whether the pool has all the servers that it may have without its reserve, here or lent.
+    pub(crate) fn is_full(&self, now: Time) -> bool {
+        let (has, size) = (self.pool.snapshot(now), self.pool.settings().size);
+        size > 0 && has.active + has.idle >= size
+    }
+
     /// The pool was polled.
     pub(crate) fn polled(&mut self) {
         self.is_plain = self.seems_plain();

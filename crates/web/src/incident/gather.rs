@@ -152,7 +152,7 @@ fn unseen(pool: &PoolNow, reason: &str) -> Option<Unseen> {
 /// them is in use. A pause is no incident before clients wait for its end.
 fn explains(health: &PoolHealth, none: bool) -> bool {
     match health.state {
-        Health::NotAnswering | Health::Failing => true,
+        Health::NotAnswering | Health::Failing | Health::CannotGrow => true,
         Health::CannotConnect | Health::LoginRejected => none,
         Health::Paused => health.waiting > 0,
         _ => false,

@@ -68,6 +68,9 @@ pub(crate) struct Incident {
     seen: Seen,
     holders: Vec<Holder>,
     waiting: Vec<Client>,
+    /// Whether the pool's health is the cause by itself.
+    #[serde(skip)]
+    explained: bool,
 }
 
 /// The cause of an incident.
@@ -94,7 +97,7 @@ pub(crate) enum Cause {
     Failing,
     /// An operator has paused the pool.
     Paused,
-    /// Fewer servers are open than the pool may have.
+    /// Fewer servers are open than the pool may have: for a reason that its health has, or that is not known.
     FewerServers,
 }
 
@@ -155,6 +158,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         let cause = match of.health.state {
             Health::Paused => Cause::Paused,
             Health::Failing => Cause::Failing,
+            Health::CannotGrow => Cause::FewerServers,
             _ => Cause::ServerDown,
         };
         // Also those that were refused, and those whose server is away.
@@ -165,7 +169,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         cause(of, &holders, clients_waiting)?
     };
     let (title, advice) = match cause {
-        Cause::ServerDown | Cause::Failing | Cause::Paused => (of.health.state.name(), of.health.advice()),
+        _ if of.explained => (of.health.state.name(), of.health.advice()),
         Cause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
         _ => (cause.words(), cause.advice()),
     };
@@ -188,6 +192,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         seen: Seen::of(look),
         holders,
         waiting,
+        explained: of.explained,
     })
 }
 
@@ -195,11 +200,10 @@ impl Incident {
     /// What the workers are to know of the incident: who holds the lock, or the servers. None where the pool's health
     /// says it already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
-        let lock = match self.cause {
-            Cause::ServerDown | Cause::Failing | Cause::Paused => return None,
-            Cause::Blocked => Some(self.lock_wait(at)),
-            _ => None,
-        };
+        if self.explained {
+            return None;
+        }
+        let lock = (self.cause == Cause::Blocked).then(|| self.lock_wait(at));
         Some(Finding::new(at, lock, &self.text, self.advice))
     }
 

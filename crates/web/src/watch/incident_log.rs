@@ -81,7 +81,7 @@ impl Key {
             _ => class.unwrap_or_default(),
         };
         let is_server = match health.state {
-            Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
+            Health::CannotGrow | Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
             Health::Failing => is_grave_class(class.as_bytes()),
             _ => false,
         };

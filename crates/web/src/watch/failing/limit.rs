@@ -45,7 +45,9 @@ impl Limit {
 
 /// Refused clients by pool. A server that is at its limit is a state of the pool.
 fn counted(report: &Report) -> Counts {
-    let is_away = |pool: &&PoolRecord| matches!(pool.health.state, Health::CannotConnect | Health::LoginRejected);
+    let is_away = |pool: &&PoolRecord| {
+        matches!(pool.health.state, Health::CannotGrow | Health::CannotConnect | Health::LoginRejected)
+    };
     let away: BTreeSet<&str> = report.pools.iter().filter(is_away).map(|pool| pool.database.as_str()).collect();
     let mut counts = Counts::new();
     for refused in &report.refusals {
