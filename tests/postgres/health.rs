@@ -257,6 +257,36 @@ fn a_pool_at_the_servers_limit_cannot_grow_until_it_can_though_no_client_asks_an
 }
 
 #[test]
+fn a_pause_is_a_problem_and_an_alert_when_clients_wait_too_long_for_its_end() {
+    let (api, receiver) = (Api::default(), Receiver::start());
+    let alerts = format!("{}[alerts]\nfor = 1\nwebhook = \"{}\"\n", api.section(), receiver.url("hook"));
+    let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&alerts), Mode::Transaction);
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    site.weir().command("PAUSE app").expect("the console");
+    let paused = becomes(&site, "paused");
+    assert_eq!((paused.1.as_str(), api.get("/api/v1/pools/app")["health"]["problem"].as_bool()), ("0", Some(false)));
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || client.query("SELECT 1").map(|_| ()));
+        let pool = eventually("a problem", || {
+            let pool = api.get("/api/v1/pools/app")["health"].clone();
+            if pool["problem"] == true { Ok(pool) } else { Err(pool) }
+        });
+        assert_eq!((&pool["state"], &pool["clients"], &pool["waiting"]), (&"paused".into(), &1.into(), &1.into()));
+        assert!(pool["cause"].as_str().is_some_and(|cause| cause.starts_with("clients wait since 20")), "{pool}");
+        assert_eq!(pool["advice"], "Resume the pool to serve its clients.");
+        let sent = receiver.find("hook", |body| body["status"] == "firing");
+        assert_eq!((&sent["rule"], &sent["clients"], &sent["severity"]), (&"paused".into(), &1.into(), &"critical".into()));
+        let past = api.get("/api/v1/incidents/past")["incidents"][0].clone();
+        assert_eq!((&past["what"], &past["lasts"]), (&"paused".into(), &true.into()), "{past}");
+        site.weir().command("RESUME app").expect("the console");
+        waits.join().unwrap().unwrap();
+    });
+    becomes(&site, "healthy");
+    receiver.find("hook", |body| body["status"] == "resolved");
+}
+
+#[test]
 fn a_slow_query_on_a_server_that_answers_is_no_silence() {
     let api = Api::default();
     let site = Site::with(Setup::new(Mode::Transaction).size(1).more(&api.section()), Mode::Transaction);

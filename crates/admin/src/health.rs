@@ -124,8 +124,9 @@ impl Health {
         }
     }
 
-    /// Whether the state is a problem: clients are affected, and no operator caused it on purpose.
-    pub fn is_problem(self) -> bool {
+    /// Whether the state is a problem by itself: clients are affected, and no operator caused it on purpose. Whether a
+    /// pool has one, [`PoolHealth::is_problem`] says.
+    pub(crate) fn is_problem(self) -> bool {
         self >= Health::CannotGrow
     }
 }
@@ -321,6 +322,8 @@ pub struct PoolHealth {
     pub waiting: u32,
     /// See `waiting`.
     pub refused: u64,
+    /// Since when clients of a paused pool wait, if that is too long: microseconds since 1970; 0 otherwise.
+    pub kept_waiting: u64,
     /// The clients that have a server which gives no answer.
     pub unanswered: u32,
     /// The clients whose query waits for a lock.
@@ -337,6 +340,16 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
+    /// Whether something is broken, and no operator wants it so: a pause for which clients wait too long, too.
+    pub fn is_problem(&self) -> bool {
+        self.state.is_problem() || self.kept_waiting > 0
+    }
+
+    /// Since when the pool has its problem: microseconds since 1970; 0 while unknown.
+    pub fn problem_since(&self) -> u64 {
+        if self.kept_waiting > 0 { self.kept_waiting } else { self.since }
+    }
+
     /// What to do, as a sentence: what the last error or a look at the server says, or else what fits the state.
     pub fn advice(&self) -> &'static str {
         let found = self.finding.as_ref().map(|finding| finding.advice);
@@ -350,7 +363,14 @@ impl PoolHealth {
     /// The reason as one line: the error with its SQLSTATE, or what was found out.
     pub fn reason(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
-        error.or_else(|| self.finding.as_ref().map(|finding| finding.cause.clone()))
+        error.or_else(|| self.cause())
+    }
+
+    /// What was found out beside an error: who holds what, or that clients wait for the end of a pause.
+    pub fn cause(&self) -> Option<String> {
+        let waits = || format!("clients wait since {}", timestamp(self.kept_waiting));
+        let found = self.finding.as_ref().map(|finding| finding.cause.clone());
+        found.or_else(|| (self.kept_waiting > 0).then(waits))
     }
 
     /// How many clients are affected.
@@ -363,6 +383,7 @@ impl PoolHealth {
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
+        let kept_waiting = [self.kept_waiting, other.kept_waiting].into_iter().filter(|since| *since > 0).min();
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
         let not_seen_since = match (self.state == other.state, self.not_seen_since.min(other.not_seen_since)) {
@@ -377,6 +398,7 @@ impl PoolHealth {
         (self.waiting, self.refused) = clients;
         (self.unanswered, self.blocked, self.failed) = served;
         self.affected = affected;
+        self.kept_waiting = kept_waiting.filter(|_| self.state == Health::Paused).unwrap_or(0);
         self.not_seen_since = not_seen_since.unwrap_or(self.not_seen_since);
     }
 }

@@ -11,6 +11,14 @@ use crate::records::PoolRecord;
 /// From this wait of the oldest client on, a pool whose servers are all busy is *saturated*.
 pub const LONG_WAIT: Span = Span::from_secs(2);
 
+/// From this wait of the oldest client on, a pause is a problem: the operator who made it may have forgotten it.
+pub(crate) const LONG_PAUSE: Span = Span::from_secs(5);
+
+/// Whether clients wait too long for the end of a pause.
+pub(crate) fn is_kept_waiting(state: Health, pool: &PoolRecord) -> bool {
+    state == Health::Paused && pool.cl_waiting > 0 && pool.maxwait >= LONG_PAUSE
+}
+
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
     /// rejected, cannot connect, failing, blocked, stalled, saturated, cannot grow, disabled, waiting, healthy, not tried

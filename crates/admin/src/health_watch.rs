@@ -15,7 +15,7 @@ use crate::clock::timestamp;
 use crate::failing::FailingQueries;
 use crate::finding::Finding;
 use crate::health::{Health, LoginFailure, PoolHealth, Symptoms, UnresponsiveHost};
-use crate::health_rule::LONG_WAIT;
+use crate::health_rule::{LONG_WAIT, is_kept_waiting};
 use crate::records::{PoolRecord, Report, ServiceState};
 
 /// The shortest interval between two lines of a pool in the log, in microseconds.
@@ -50,11 +50,14 @@ struct Seen {
     refused_by: (ClientNames, ClientNames),
     /// When the pool's figures last showed the state.
     shown_at: u64,
+    /// Since when clients wait for the end of a pause, if that is too long, and when the figures last showed that.
+    kept_waiting: Option<(u64, u64)>,
     /// The last error and the last cause that was found, while the state lasts.
     error: Option<LoginFailure>,
     finding: Option<Finding>,
-    /// The state that the log last had, and when.
+    /// The state that the log last had, whether it was a problem only because clients waited, and when.
     logged: Health,
+    logged_waits: bool,
     logged_at: u64,
 }
 
@@ -69,14 +72,17 @@ pub struct HealthChange {
 impl HealthChange {
     /// Whether the new state is a problem.
     pub fn is_problem(&self) -> bool {
-        self.health.state.is_problem()
+        self.health.is_problem()
     }
 }
 
 impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((database, user), PoolHealth { state, since, .. }) = (&self.pool, &self.health);
-        write!(f, "{database}/{user}: health: {state} since {} (was {})", timestamp(*since), self.from)?;
+        write!(f, "{database}/{user}: health: {state} since {}", timestamp(*since))?;
+        if self.from != *state {
+            write!(f, " (was {})", self.from)?;
+        }
         if self.health.clients() > 0 {
             write!(f, ", clients affected: {}", self.health.clients())?;
         }
@@ -138,8 +144,21 @@ impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
         let (since, refused_before, refused, shown_at, logged_at) = (0, 0, 0, 0, 0);
-        let (refused_by, error, finding) = Default::default();
-        Seen { state, since, refused_before, refused, refused_by, shown_at, error, finding, logged, logged_at }
+        let (refused_by, kept_waiting, error, finding, logged_waits) = Default::default();
+        Seen {
+            state,
+            since,
+            refused_before,
+            refused,
+            refused_by,
+            shown_at,
+            kept_waiting,
+            error,
+            finding,
+            logged,
+            logged_waits,
+            logged_at,
+        }
     }
 
     /// The pool's health, now that it is in this state.
@@ -164,8 +183,10 @@ impl Seen {
         }
         let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| is_made_by_waits(state));
         self.finding.clone_from(&finding);
+        let kept_waiting = self.kept_waiting(pool, now);
+        let is_problem = state.is_problem() || kept_waiting > 0;
         let mut affected = ClientNames::default();
-        if state.is_problem() {
+        if is_problem {
             affected.clone_from(&symptoms.waiting);
             affected.add(&self.refused_by.1.since(&self.refused_by.0));
         }
@@ -186,7 +207,8 @@ impl Seen {
             state,
             since: self.since,
             waiting: pool.cl_waiting,
-            refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
+            kept_waiting,
+            refused: if is_problem { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
             blocked,
             failed: failing.map_or(0, |failing| failing.clients),
@@ -195,6 +217,18 @@ impl Seen {
             finding,
             not_seen_since: if now.saturating_sub(self.shown_at) > SEEN_NOW { self.shown_at } else { 0 },
         }
+    }
+
+    /// Since when clients wait too long for the end of a pause; 0 if they do not. Those whose wait ends by its limit are
+    /// followed by others.
+    fn kept_waiting(&mut self, pool: &PoolRecord, now: u64) -> u64 {
+        if is_kept_waiting(self.state, pool) {
+            let began = self.kept_waiting.map_or(now.saturating_sub(pool.maxwait.micros()), |(since, _)| since);
+            self.kept_waiting = Some((began, now));
+        }
+        let is_over = |shown: u64| self.state != Health::Paused || now.saturating_sub(shown) >= LASTS;
+        self.kept_waiting = self.kept_waiting.filter(|(_, shown)| !is_over(*shown));
+        self.kept_waiting.map_or(0, |(since, _)| since)
     }
 
     /// Whether the state before this one still lasts: a pause does not end a problem, and what an operator did does.
@@ -210,7 +244,7 @@ impl Seen {
             return None;
         }
         let from = std::mem::replace(&mut self.logged, self.state);
-        self.logged_at = now;
+        (self.logged_waits, self.logged_at) = (self.kept_waiting.is_some(), now);
         Some(HealthChange { pool: pool.clone(), from, health: health.clone() })
     }
 
@@ -221,7 +255,9 @@ impl Seen {
             Health::Untried | Health::Waiting => Health::Healthy,
             state => state,
         };
-        ordinary(self.logged) != ordinary(self.state)
+        // The end of a pause says that nobody waits for it any more.
+        let waits = self.kept_waiting.is_some() && !self.logged_waits;
+        ordinary(self.logged) != ordinary(self.state) || waits
     }
 }
 
@@ -593,6 +629,40 @@ mod tests {
         let mut untried = report(|pool| pool.symptoms.logged_in = false);
         watch.observe(&mut untried, &config, 103 * SECOND);
         assert_eq!(untried.pools[0].health.state, Health::Untried, "its address is another one");
+    }
+
+    #[test]
+    fn a_pause_is_a_problem_when_clients_wait_too_long_for_its_end() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut at = |second: u64, waiting: u32, waited: u64| {
+            let mut paused = report(|pool| {
+                (pool.cl_waiting, pool.maxwait) = (waiting, Span::from_secs(waited));
+                pool.symptoms.waiting.count("joe", "web", waiting);
+            });
+            paused.paused = ["app".to_owned()].into();
+            let lines = watch.observe(&mut paused, &config, second * SECOND);
+            (paused.pools.remove(0).health, lines)
+        };
+        let (health, lines) = at(100, 0, 0);
+        assert!(!health.is_problem() && !lines[0].is_problem());
+        assert!(!at(104, 2, 4).0.is_problem(), "a pause of a moment");
+        let (health, lines) = at(110, 2, 5);
+        assert_eq!((health.state, health.since, health.problem_since()), (Health::Paused, 100 * SECOND, 105 * SECOND));
+        assert_eq!((health.is_problem(), health.clients(), health.affected.most(1)[0].clients), (true, 2, 2));
+        assert!(lines[0].is_problem());
+        assert_eq!(
+            lines[0].to_string(),
+            "app/owner: health: paused since 1970-01-01 00:01:40 UTC, clients affected: 2: clients wait since 1970-01-01 \
+             00:01:45 UTC"
+        );
+        // Their time is over, and the next ones wait.
+        let (health, lines) = at(119, 1, 1);
+        assert!(health.is_problem() && health.problem_since() == 105 * SECOND && lines.is_empty());
+        assert!(!at(121, 0, 0).0.is_problem(), "nobody waits");
+        assert!(at(140, 1, 9).0.is_problem());
+        let mut over = report(|pool| (pool.cl_waiting, pool.maxwait) = (1, Span::from_secs(9)));
+        watch.observe(&mut over, &config, 141 * SECOND);
+        assert!(!over.pools[0].health.is_problem() && over.pools[0].health.kept_waiting == 0);
     }
 
     #[test]

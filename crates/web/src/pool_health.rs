@@ -33,7 +33,8 @@ pub(crate) struct Health {
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected; the errors of one that is failing.
     error: Option<LoginError>,
-    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out.
+    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out; since when clients of a paused
+    /// one wait, where that is too long.
     cause: Option<String>,
     /// What to do, as a sentence; empty where nothing is to be done.
     advice: &'static str,
@@ -72,7 +73,7 @@ impl From<&PoolHealth> for Health {
         });
         Health {
             state: of.state.name(),
-            problem: of.state.is_problem(),
+            problem: of.is_problem(),
             since: (of.since > 0).then(|| seconds_of(of.since)),
             not_seen_since: (of.not_seen_since > 0).then(|| seconds_of(of.not_seen_since)),
             clients: of.clients(),
@@ -83,7 +84,7 @@ impl From<&PoolHealth> for Health {
             failed: of.failed,
             affected: Affected::most(&of.affected),
             error,
-            cause: of.finding.as_ref().map(|finding| finding.cause.clone()),
+            cause: of.cause(),
             advice: of.advice(),
         }
     }

@@ -44,7 +44,7 @@ export type HealthState =
 
 export interface Health {
   state: HealthState;
-  /** Something is broken, and no operator wants it so. */
+  /** Something is broken, and no operator wants it so; a pause for whose end clients wait too long, too. */
   problem: boolean;
   /** Seconds since 1970. */
   since: number | null;

@@ -60,10 +60,14 @@ fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
     if pool.health.not_seen_since > 0 || !config.alerts.states.iter().any(|name| name == state.name()) {
         return None;
     }
+    // A pause is what an operator wants, until clients wait too long for its end.
+    if state == Health::Paused && !pool.health.is_problem() {
+        return None;
+    }
     let reason = pool.health.reason().map(|reason| format!(": {}", reason.trim_end_matches('.')));
     let summary = format!("Pool {} is in the state \"{}\"{}.", pool.name, state.name(), reason.unwrap_or_default());
-    let critical = state >= Health::Stalled;
-    let about = (critical, pool.health.clients(), pool.health.since);
+    let critical = state >= Health::Stalled || state == Health::Paused;
+    let about = (critical, pool.health.clients(), pool.health.problem_since());
     Some(condition(state.name(), Some(pool.name), about, summary, pool.health.advice()))
 }
 
@@ -141,6 +145,22 @@ mod tests {
             of_health(&config, &pool).map(|condition| condition.since)
         };
         assert_eq!((found(0), found(5)), (Some(1), None));
+    }
+
+    #[test]
+    fn a_pause_is_a_condition_when_clients_wait_too_long_for_its_end() {
+        let config = Config::default();
+        let found = |kept_waiting| {
+            let health = PoolHealth { state: Health::Paused, since: 1, kept_waiting, waiting: 2, ..PoolHealth::default() };
+            let (clients_waiting, wait_ms_p95, errors_per_second) = (2.0, 0.0, 0.0);
+            let pool = PoolMoment { name: "app", health: &health, clients_waiting, wait_ms_p95, errors_per_second };
+            of_health(&config, &pool)
+        };
+        assert_eq!(found(0), None);
+        let condition = found(60_000_000).expect("a condition");
+        assert_eq!((condition.key.rule.as_str(), condition.critical, condition.since), ("paused", true, 60_000_000));
+        let words = "Pool app is in the state \"paused\": clients wait since 1970-01-01 00:01:00 UTC.";
+        assert_eq!((condition.summary.as_str(), condition.clients), (words, 2));
     }
 
     #[test]

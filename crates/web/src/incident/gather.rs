@@ -64,7 +64,7 @@ impl Suspects {
         });
         for (name, health, busy, wait) in used.chain(unused).filter(|(name, ..)| wanted(name)) {
             let Some(pool) = config.pools.get(name).or(config.fallback.as_ref()) else { continue };
-            if busy == 0 && !health.state.is_problem() {
+            if busy == 0 && !health.is_problem() {
                 continue;
             }
             let new = || {

@@ -53,8 +53,8 @@ fn in_use(report: &Report) -> Vec<LookedAt> {
     let pools = report.pools.iter().filter_map(|pool| {
         let state = pool.health.state;
         let rests = matches!(state, Health::Paused | Health::Disabled);
-        let is_used = pool.connected() > 0 || state.is_problem();
-        let well = pool.connected() > 0 && !state.is_problem();
+        let is_used = pool.connected() > 0 || pool.health.is_problem();
+        let well = pool.connected() > 0 && !pool.health.is_problem();
         let lacks_room = pool.symptoms.failure.as_ref().is_some_and(is_own_limit);
         (is_used && !rests).then(|| LookedAt { pool: pool.database.clone(), well, lacks_room })
     });
