@@ -40,7 +40,7 @@ mod traffic;
 
 pub use activity::{Activity, Backend, BackendKey, BackendSignal, LookedAt, RoleConnections, ServerCapacity};
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
-pub use applications::{Applications, SeenApplication};
+pub use applications::{Applications, SeenApplication, gives_way, stem};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, LastReload, Persisted,

@@ -6,12 +6,14 @@
 
 mod changes;
 mod cpu;
+mod deployments;
 mod failing;
 mod findings;
 mod frame;
 mod history;
 mod incident_log;
 mod kept_looks;
+mod known_names;
 mod ring;
 mod series;
 mod stream;
