@@ -500,3 +500,71 @@ fn a_pool_whose_queries_end_in_errors_of_the_server_is_failing_until_they_succee
     let (_, _, error) = becomes(&site, "failing");
     assert!(error.contains("undefined table"), "{error}");
 }
+
+/// While a client of this application has transactions all the time.
+fn while_it_works<T>(site: &Site, application: &str, then: impl FnOnce() -> T) -> T {
+    let (over, params) = (AtomicBool::new(false), site.params().option("application_name", application));
+    thread::scope(|scope| {
+        let works = scope.spawn(|| {
+            let mut client = weir_pgclient::Connection::connect(&params).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                client.query("SELECT 1").unwrap();
+            }
+        });
+        let found = then();
+        over.store(true, Ordering::Relaxed);
+        works.join().unwrap();
+        found
+    })
+}
+
+#[test]
+fn an_application_whose_transactions_all_fail_makes_its_pool_failing_though_the_others_work() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(3).more(&api.section()), Mode::Transaction);
+    let orders = site.params().option("application_name", "orders\" works. Ask \"eve");
+    while_it_works(&site, "web", || {
+        let mut client = weir_pgclient::Connection::connect(&orders).unwrap();
+        let found = eventually("its pool is failing", || {
+            // As a driver does it that runs each statement in a transaction block.
+            client.query("BEGIN").unwrap();
+            assert!(client.query("SELECT * FROM dropped_by_a_migration").is_err());
+            assert!(client.query("SELECT 1").is_err());
+            client.query("ROLLBACK").unwrap();
+            thread::sleep(Duration::from_millis(20));
+            let health = health(&site);
+            if health.0 == "failing" { Ok(health) } else { Err(health) }
+        });
+        let words = "transactions of application \"orders\"\" works. Ask \"\"eve\" in the last seconds ended in an error: \
+                     undefined table (42P01)";
+        assert!(found.2.ends_with(words) && found.1 == "1", "{found:?}");
+        let pool = api.get("/api/v1/pools/app")["health"].clone();
+        assert_eq!(pool["affected"][0]["application_name"], "orders\" works. Ask \"eve", "{pool}");
+        becomes(&site, "healthy");
+    });
+}
+
+#[test]
+fn a_pool_whose_servers_are_ended_again_and_again_is_failing_and_once_is_nothing() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(2), Mode::Transaction);
+    let mut superuser = site.superuser();
+    let database = site.database().name();
+    let end_all = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{database}' AND pid <> pg_backend_pid()"
+    );
+    let mut storm = || {
+        let mut client = site.connect();
+        client.query("SELECT 1").unwrap();
+        superuser.query(&end_all).unwrap();
+    };
+    storm();
+    let (_, _, error) = eventually("the pool is failing", || {
+        storm();
+        thread::sleep(Duration::from_millis(300));
+        let health = health(&site);
+        if health.0 == "failing" { Ok(health) } else { Err(health) }
+    });
+    assert!(error.starts_with("the server ended "), "{error}");
+    assert!(error.ends_with(" connections of the pool in the last seconds: admin shutdown (57P01)"), "{error}");
+    becomes(&site, "healthy");
+}

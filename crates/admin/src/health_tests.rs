@@ -241,6 +241,7 @@ fn a_pool_whose_queries_fail_is_failing_and_says_in_what_and_whose() {
     let mut by = crate::ClientNames::default();
     by.count("ann", "orders", 2);
     let errors = |code: &[u8; 5]| crate::FailingQueries {
+        of: crate::FailingOf::Pool,
         since: 1,
         last: 2,
         sqlstate: *code,

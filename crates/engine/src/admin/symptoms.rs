@@ -2,7 +2,7 @@
 //!
 //! Pure functions; `weir_admin` has the rule.
 
-use weir_admin::{LoginFailure, MOTIONLESS, Symptoms};
+use weir_admin::{FailingQueries, LoginFailure, MOTIONLESS, Symptoms};
 use weir_base::{Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
@@ -19,7 +19,7 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
         logged_in: slot.failures.logged_in(),
         failure: failure(slot, throttle, common),
         opening: slot.login.waits(),
-        failing: slot.error_rate.failing(slot.counts.stats.query_count, now, |at| common.wall(at)),
+        failing: failing(slot, common),
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,
         refused_by: slot.counts.refused_by.clone(),
         ..Symptoms::default()
@@ -95,6 +95,14 @@ fn failure(slot: &PoolSlot, throttle: &LoginThrottle, common: &Common) -> Option
     }
     let (error, at) = slot.failures.current()?;
     Some(LoginFailure::new(wall(slot.failures.since()), wall(at), &error.sqlstate, &error.message))
+}
+
+/// What fails: queries of the pool, its servers, or the queries of an application.
+fn failing(slot: &PoolSlot, common: &Common) -> Option<FailingQueries> {
+    let (now, wall) = (common.now(), |at| common.wall(at));
+    let queries = slot.error_rate.failing(slot.counts.stats.query_count, now, wall);
+    let servers = || slot.lost_servers.failing(now, wall);
+    queries.or_else(servers).or_else(|| slot.application_errors.failing(now, wall))
 }
 
 /// Why a pool that has room for more servers can't open one, if that has lasted: two logins have failed, or the one under

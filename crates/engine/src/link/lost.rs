@@ -12,6 +12,7 @@ use crate::lending::messages;
 use crate::lines;
 use crate::link::{acquire, leave};
 use crate::pools::create;
+use crate::pools::poll::announce_trouble;
 use crate::port::{Io, Level};
 use crate::server::slot::{ServerPhase, ServerSlot};
 
@@ -21,6 +22,20 @@ pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: ConnId, why:
     client.unlinked();
     io.close(client.conn);
     leave::remove_client(core, now, client, why, io);
+}
+
+/// Counts a server that the database server has ended: with its reason, or without one while a client had it.
+fn count_lost<I: Io>(core: &mut Core, now: Time, server: &ServerSlot, io: &mut I) {
+    let code = match &server.fatal_error {
+        Some(Refusal::ServerDown { sqlstate, .. }) => sqlstate.as_bytes().try_into().ok(),
+        None => server.link.map(|_| *b"08006"),
+        Some(_) => None,
+    };
+    let slot = core.pools.get_mut(server.pool);
+    let others = slot.pool.len() as u32;
+    if code.is_some_and(|code| slot.lost_servers.count(code, others, now)) {
+        announce_trouble(&mut core.common, io);
+    }
 }
 
 /// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
@@ -34,6 +49,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     }
     core.pools.get_mut(ix).pool.lost(conn, now);
     create::server_lost(core, now, ix);
+    count_lost(core, now, &server, io);
     core.upgrade.left(conn);
     core.common.follow_up(FollowUp::PollPool(ix));
     match phase {
