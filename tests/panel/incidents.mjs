@@ -175,7 +175,7 @@ check('a wrong password is a rejected login, in the server’s own words', async
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       await one.connect().catch(() => {});
-      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal, retries included', "Correct the pool's user");
+      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal of at least 1 client, retries included', "Correct the pool's user");
       await first(page);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
       await stays(page, OF_SHOP, 'login rejected', /\(28P01\)/, "Correct the pool's user");

@@ -12,6 +12,7 @@ use crate::clock::timestamp;
 use crate::failing::{self, FailingQueries};
 use crate::finding::Finding;
 use crate::one_line::one_line;
+use crate::refused_clients::RefusedClients;
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this
 /// long counts as failed.
@@ -155,10 +156,10 @@ pub struct Symptoms {
     pub awaiting_client: u32,
     /// Servers that have run one query for [`MOTIONLESS`].
     pub stuck: u32,
-    /// Clients that were refused for want of a server, since the start.
+    /// How often clients were refused for want of a server, since the start.
     pub refused: u64,
     /// Who the refused clients are.
-    pub refused_by: ClientNames,
+    pub refused_by: RefusedClients,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
     /// Who keeps a server for what it has left there.
@@ -318,10 +319,12 @@ pub struct PoolHealth {
     /// When the figures last showed the state, which lasts for some seconds more: microseconds since 1970; 0 while they
     /// show it.
     pub not_seen_since: u64,
-    /// The affected clients: those that wait, and those that were refused since then.
+    /// The clients that wait.
     pub waiting: u32,
-    /// See `waiting`.
+    /// How often clients were refused since then: one that tries again is refused again.
     pub refused: u64,
+    /// How many clients that were at least: each pair of names and address is one.
+    pub refused_clients: u32,
     /// Since when clients of a paused pool wait, if that is too long: microseconds since 1970; 0 otherwise.
     pub kept_waiting: u64,
     /// The clients that have a server which gives no answer.
@@ -373,15 +376,16 @@ impl PoolHealth {
         found.or_else(|| (self.kept_waiting > 0).then(waits))
     }
 
-    /// How many clients are affected.
+    /// How many clients are affected, at least. Those that were refused may be those that wait now.
     pub fn clients(&self) -> u64 {
-        let served = [self.unanswered, self.blocked, self.failed];
-        u64::from(self.waiting) + self.refused + served.into_iter().map(u64::from).sum::<u64>()
+        let waiting = self.waiting.max(self.refused_clients);
+        [waiting, self.unanswered, self.blocked, self.failed].into_iter().map(u64::from).sum()
     }
 
     /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let refused_clients = self.refused_clients + other.refused_clients;
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
         let kept_waiting = [self.kept_waiting, other.kept_waiting].into_iter().filter(|since| *since > 0).min();
         let mut affected = std::mem::take(&mut self.affected);
@@ -395,7 +399,7 @@ impl PoolHealth {
         if other.state > self.state || older {
             self.clone_from(other);
         }
-        (self.waiting, self.refused) = clients;
+        ((self.waiting, self.refused), self.refused_clients) = (clients, refused_clients);
         (self.unanswered, self.blocked, self.failed) = served;
         self.affected = affected;
         self.kept_waiting = kept_waiting.filter(|_| self.state == Health::Paused).unwrap_or(0);

@@ -43,11 +43,12 @@ pub struct HealthWatch {
 struct Seen {
     state: Health,
     since: u64,
-    /// Refused clients at the last look before the state began, and at the last look.
+    /// Refusals at the last look before the state began, and when that was.
     refused_before: u64,
+    refused_since: u64,
+    /// Refusals at the last look, and when that was: 0 before the first.
     refused: u64,
-    /// Who the refused clients are, in the same order.
-    refused_by: (ClientNames, ClientNames),
+    looked_at: u64,
     /// When the pool's figures last showed the state.
     shown_at: u64,
     /// Since when clients wait for the end of a pause, if that is too long, and when the figures last showed that.
@@ -86,6 +87,9 @@ impl fmt::Display for HealthChange {
         if self.health.clients() > 0 {
             write!(f, ", clients affected: {}", self.health.clients())?;
         }
+        if self.health.refused > 0 {
+            write!(f, ", refusals: {}", self.health.refused)?;
+        }
         self.health.reason().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }
@@ -106,8 +110,7 @@ impl HealthWatch {
             let key = (pool.database.clone(), pool.user.clone());
             let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
             if !recent {
-                seen.refused = pool.symptoms.refused;
-                seen.refused_by.1.clone_from(&pool.symptoms.refused_by);
+                (seen.refused, seen.looked_at) = (pool.symptoms.refused, now);
             }
             pool.health = seen.health(state, pool, now);
             changes.extend(seen.change(&key, &pool.health, now));
@@ -144,13 +147,15 @@ impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
         let (since, refused_before, refused, shown_at, logged_at) = (0, 0, 0, 0, 0);
-        let (refused_by, kept_waiting, error, finding, logged_waits) = Default::default();
+        let (refused_since, looked_at) = (0, 0);
+        let (kept_waiting, error, finding, logged_waits) = Default::default();
         Seen {
             state,
             since,
             refused_before,
+            refused_since,
             refused,
-            refused_by,
+            looked_at,
             shown_at,
             kept_waiting,
             error,
@@ -169,11 +174,10 @@ impl Seen {
             self.shown_at = last_shown(state, pool, now);
         }
         if self.state != state || self.since == 0 {
-            (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
-            self.refused_by.0 = self.refused_by.1.clone();
+            (self.state, self.since) = (state, began(state, pool, now));
+            (self.refused_before, self.refused_since) = (self.refused, self.looked_at);
         }
-        self.refused = pool.symptoms.refused;
-        self.refused_by.1.clone_from(&pool.symptoms.refused_by);
+        (self.refused, self.looked_at) = (pool.symptoms.refused, now);
         if self.logged == Health::Untried && pool.symptoms.logged_in {
             self.logged = Health::Healthy;
         }
@@ -185,10 +189,12 @@ impl Seen {
         self.finding.clone_from(&finding);
         let kept_waiting = self.kept_waiting(pool, now);
         let is_problem = state.is_problem() || kept_waiting > 0;
-        let mut affected = ClientNames::default();
+        let (mut affected, mut refused_clients) = (ClientNames::default(), 0);
         if is_problem {
+            let (clients, names) = symptoms.refused_by.since(self.refused_since);
             affected.clone_from(&symptoms.waiting);
-            affected.add(&self.refused_by.1.since(&self.refused_by.0));
+            affected.add(&names);
+            refused_clients = clients;
         }
         let unanswered = if state == Health::NotAnswering { symptoms.unanswered } else { 0 };
         if unanswered > 0 {
@@ -208,6 +214,7 @@ impl Seen {
             since: self.since,
             waiting: pool.cl_waiting,
             kept_waiting,
+            refused_clients,
             refused: if is_problem { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
             blocked,
@@ -462,24 +469,28 @@ mod tests {
     #[test]
     fn those_who_were_refused_since_a_state_began_are_named() {
         let (mut watch, config) = (HealthWatch::default(), Config::default());
-        let refused = |web: u32, jobs: u32| {
+        let refused = |web: u32, jobs: u32, at: u64| {
             move |pool: &mut PoolRecord| {
                 down(pool, (web + jobs).into());
-                pool.symptoms.refused_by.count("joe", "web", web);
-                pool.symptoms.refused_by.count("joe", "jobs", jobs);
+                pool.symptoms.refused_by.note(("joe", "web", true), weir_base::Origin::V4(1), SECOND / 2);
+                for address in 0..2 {
+                    pool.symptoms.refused_by.note(("joe", "jobs", true), weir_base::Origin::V4(address), at);
+                }
             }
         };
         let healthy = |pool: &mut PoolRecord| {
-            refused(9, 1)(pool);
+            refused(9, 1, SECOND / 2)(pool);
             pool.symptoms.failure = None;
         };
         watch.observe(&mut report(healthy), &config, SECOND);
-        let mut broken = report(refused(9, 4));
-        watch.observe(&mut broken, &config, 2 * SECOND);
+        let mut broken = report(refused(9, 413, 2 * SECOND));
+        let lines = watch.observe(&mut broken, &config, 2 * SECOND);
         let health = &broken.pools[0].health;
         let named: Vec<_> =
             health.affected.most(9).iter().map(|it| (it.application_name.clone(), it.clients)).collect();
-        assert_eq!((health.refused, named), (3, vec![("jobs".to_owned(), 3)]));
+        assert_eq!((health.refused, named), (412, vec![("jobs".to_owned(), 2)]));
+        assert_eq!((health.refused_clients, health.clients()), (2, 2), "each tries again and again");
+        assert!(lines[0].to_string().contains(", clients affected: 2, refusals: 412: "), "{}", lines[0]);
     }
 
     #[test]
@@ -493,11 +504,11 @@ mod tests {
         });
         let changes = watch.observe(&mut broken, &config, 6 * SECOND);
         let health = &broken.pools[0].health;
-        assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 4));
+        assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 2));
         assert_eq!(
             changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["app/owner: health: cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 4: \
-              Connection refused (08006)"]
+            ["app/owner: health: cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 2, \
+              refusals: 2: Connection refused (08006)"]
         );
         assert!(watch.is_alert() && changes[0].is_problem());
         let mut later = report(|pool| down(pool, 12));
@@ -511,10 +522,10 @@ mod tests {
         watch.observe(&mut Report::default(), &config, 8 * SECOND);
         let mut new = report(|pool| down(pool, 1));
         watch.observe(&mut new, &config, 9 * SECOND);
-        assert_eq!(new.pools[0].health.clients(), 1);
+        assert_eq!(new.pools[0].health.refused, 1);
         let (mut watch, mut old) = (HealthWatch::default(), report(|pool| down(pool, 100)));
         watch.observe(&mut old, &config, 9 * SECOND);
-        assert_eq!(old.pools[0].health.clients(), 0);
+        assert_eq!(old.pools[0].health.refused, 0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod pool_counters;
 mod recent_log;
 mod records;
 mod refusals;
+mod refused_clients;
 mod refused_logins;
 mod show;
 mod statements;
@@ -72,6 +73,7 @@ pub use records::{
     UserClients,
 };
 pub use refusals::{RefusalRecord, Refusals};
+pub use refused_clients::RefusedClients;
 pub use refused_logins::{RefusedLogin, RefusedLogins};
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};

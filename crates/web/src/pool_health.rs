@@ -18,10 +18,12 @@ pub(crate) struct Health {
     since: Option<f64>,
     /// When the figures last showed the state, which lasts for some seconds more; none while they show it.
     not_seen_since: Option<f64>,
-    /// Clients that wait, and those that were refused since then.
+    /// Clients that feel it, at least.
     clients: u64,
     waiting: u32,
+    /// Refusals since then, and of how many clients at least.
     refused: u64,
+    refused_clients: u32,
     /// Clients that have a server which gives no answer.
     unanswered: u32,
     /// Clients whose query waits for a lock.
@@ -79,6 +81,7 @@ impl From<&PoolHealth> for Health {
             clients: of.clients(),
             waiting: of.waiting,
             refused: of.refused,
+            refused_clients: of.refused_clients,
             unanswered: of.unanswered,
             blocked: of.blocked,
             failed: of.failed,

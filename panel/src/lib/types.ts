@@ -50,10 +50,12 @@ export interface Health {
   since: number | null;
   /** When the figures last showed the state, which lasts for some seconds more; null while they show it. */
   not_seen_since: number | null;
-  /** Those that wait, and those that were refused since then. */
+  /** Clients that feel it, at least. */
   clients: number;
   waiting: number;
+  /** Refusals since then: who tries again is refused again; and of how many clients at least. */
   refused: number;
+  refused_clients: number;
   unanswered: number;
   /** Those whose query waits for a lock. */
   blocked: number;
