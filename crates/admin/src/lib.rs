@@ -64,7 +64,7 @@ pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState};
-pub use one_line::quoted;
+pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};

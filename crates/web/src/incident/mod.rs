@@ -10,7 +10,9 @@ mod process;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PinCounts, PoolHealth, SocketRecord};
+use weir_admin::{
+    Activity, ClientNames, Finding, Health, LockWait, PinCounts, PoolHealth, SocketRecord, identifier, quoted,
+};
 use weir_base::{PoolMode, plural};
 
 use crate::activity_probe::ProbedActivity;
@@ -322,7 +324,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
     match most {
         Some((name, count)) if !name.is_empty() && count > 1 && count as f64 > all * HALF => Some((
             Cause::OneApplication,
-            format!("{wait}; {name} has {count} of {} servers; {longest}.", of.servers.len()),
+            format!("{wait}; {} has {count} of {} servers; {longest}.", quoted(name), of.servers.len()),
         )),
         _ => {
             Some((Cause::LongQueries, format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len())))
@@ -331,7 +333,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
 }
 
 /// What is said of servers that idle clients keep for the state that they have left there, where that is most servers:
-/// `4 of 5 servers in use are kept by idle clients for what they have left there (listen: 4), most by jobs (3), the
+/// `4 of 5 servers in use are kept by idle clients for what they have left there (listen: 4), most by "jobs" of shop (3), the
 /// longest for 2 min`.
 fn pins(of: &PoolNow) -> Option<String> {
     let kept = || of.servers.iter().filter_map(|server| Some((server.link?, server.pinned.as_deref()?)));
@@ -347,8 +349,11 @@ fn pins(of: &PoolNow) -> Option<String> {
         return None;
     }
     let most = names.most(1).pop().map(|most| {
-        let name = if most.application_name.is_empty() { "clients without a name" } else { &most.application_name };
-        format!(", most by {name} of {} ({})", most.user, most.clients)
+        let name = match most.application_name.as_str() {
+            "" => "clients without a name".to_owned(),
+            name => quoted(name),
+        };
+        format!(", most by {name} of {} ({})", identifier(&most.user), most.clients)
     });
     let idle = kept().filter_map(|(_, pin)| Some(of.at.saturating_sub(pin.idle_since?) as f64 / 1e6));
     let longest = idle.fold(0.0, f64::max);
@@ -451,8 +456,9 @@ impl Seen {
             Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.clone()) },
             Some(Ok(activity)) => {
                 let by = activity.user.to_string();
+                let name = identifier(&by);
                 let hidden = format!(
-                    "{by} may not see what processes of other users do; GRANT pg_read_all_stats TO {by} shows it"
+                    "{name} may not see what processes of other users do; GRANT pg_read_all_stats TO {name} shows it"
                 );
                 let reason = activity
                     .hidden

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use weir_admin::{PoolRecord, stem};
+use weir_admin::{PoolRecord, identifier, stem};
 
 use super::deployments::{Came, deployments};
 use super::history::History;
@@ -232,7 +232,8 @@ fn load(history: &History, pool: &str, at: u64) -> Option<(f32, Changed)> {
     let middle = usual.len() / 2;
     let (_, usual, _) = usual.select_nth_unstable_by(middle, f32::total_cmp);
     let times = most / usual.max(0.1);
-    let text = format!("{pool} had {most:.0} transactions a second, {times:.1} times as many as usual ({usual:.0})");
+    let name = identifier(pool);
+    let text = format!("{name} had {most:.0} transactions a second, {times:.1} times as many as usual ({usual:.0})");
     let change = Changed { kind: Kind::Load, at: at as f64, text };
     (most >= LEAST && times >= TIMES).then_some((times, change))
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_admin::{quoted, stem};
+use weir_admin::{identifier, quoted, stem};
 
 use super::changes::{Changed, Kind};
 use super::known_names::RESTLESS;
@@ -40,7 +40,7 @@ pub(super) fn deployments(came: &[Came], most: usize) -> Vec<Changed> {
 }
 
 fn text(of: &Came, all: &[Came]) -> String {
-    let (name, pool) = (quoted(&of.name), &of.pool);
+    let (name, pool) = (quoted(&of.name), identifier(&of.pool));
     match version_before(of, all) {
         Some(before) => format!("{name} came to {pool}, a version that was not seen before ({} was)", quoted(before)),
         None => format!("{name} came to {pool}, an application that was not seen before"),
