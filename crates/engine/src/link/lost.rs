@@ -12,7 +12,6 @@ use crate::lending::messages;
 use crate::lines;
 use crate::link::{acquire, leave};
 use crate::pools::create;
-use crate::pools::poll::announce_trouble;
 use crate::port::{Io, Level};
 use crate::server::slot::{ServerPhase, ServerSlot};
 
@@ -25,7 +24,7 @@ pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: ConnId, why:
 }
 
 /// Counts a server that the database server has ended: with its reason, or without one while a client had it.
-fn count_lost<I: Io>(core: &mut Core, now: Time, server: &ServerSlot, io: &mut I) {
+fn count_lost(core: &mut Core, now: Time, server: &ServerSlot) {
     let code = match &server.fatal_error {
         Some(Refusal::ServerDown { sqlstate, .. }) => sqlstate.as_bytes().try_into().ok(),
         None => server.link.map(|_| *b"08006"),
@@ -33,8 +32,8 @@ fn count_lost<I: Io>(core: &mut Core, now: Time, server: &ServerSlot, io: &mut I
     };
     let slot = core.pools.get_mut(server.pool);
     let others = slot.pool.len() as u32;
-    if code.is_some_and(|code| slot.lost_servers.count(code, others, now)) {
-        announce_trouble(&mut core.common, io);
+    if let Some(code) = code {
+        slot.lost_servers.count(code, others, now);
     }
 }
 
@@ -49,7 +48,7 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
     }
     core.pools.get_mut(ix).pool.lost(conn, now);
     create::server_lost(core, now, ix);
-    count_lost(core, now, &server, io);
+    count_lost(core, now, &server);
     core.upgrade.left(conn);
     core.common.follow_up(FollowUp::PollPool(ix));
     match phase {

@@ -43,23 +43,26 @@ struct Window {
 }
 
 impl LostServers {
-    /// A server was ended, with this error; the pool has so many others. Returns whether the pool is failing from now on.
-    pub(crate) fn count(&mut self, code: SqlState, others: u32, now: Time) -> bool {
-        if !is_grave(&code) {
-            return false;
+    /// A server was ended, with this error; the pool has so many others.
+    pub(crate) fn count(&mut self, code: SqlState, others: u32, now: Time) {
+        if is_grave(&code) {
+            let windows = self.0.get_or_insert_with(|| Box::new(Windows::new(now)));
+            windows.advance(now);
+            windows.now.count(code, now);
+            windows.note(others, now);
         }
-        let windows = self.0.get_or_insert_with(|| Box::new(Windows::new(now)));
-        windows.advance(now);
-        windows.now.count(code, now);
-        windows.note(others, now)
+    }
+
+    /// Whether the pool is failing by its losses.
+    pub(crate) fn is_failing(&self, now: Time) -> bool {
+        self.0.as_ref().is_some_and(|windows| windows.failing_since(now).is_some())
     }
 
     /// The losses, if the pool is failing by them; `wall` converts a time to microseconds since 1970.
     pub(crate) fn failing(&self, now: Time, wall: impl Fn(Time) -> u64) -> Option<FailingQueries> {
         let windows = self.0.as_ref()?;
-        let failing = windows.failing.filter(|failing| now < failing.until)?;
         Some(FailingQueries {
-            since: wall(failing.since),
+            since: wall(windows.failing_since(now)?),
             last: wall(windows.last()),
             of: FailingOf::Servers,
             sqlstate: windows.now.codes.most_frequent(&windows.before.codes),
@@ -96,13 +99,15 @@ impl Windows {
         self.now.last.max(self.before.last)
     }
 
-    fn note(&mut self, others: u32, now: Time) -> bool {
-        let storms = self.lost() >= LEAST.max(others + 1) && self.last().since(self.first()) >= APART;
-        let known = self.failing.filter(|failing| now < failing.until);
-        if storms {
-            self.failing = Some(Failing { since: known.map_or(self.first(), |known| known.since), until: now + HOLD });
+    fn failing_since(&self, now: Time) -> Option<Time> {
+        self.failing.filter(|failing| now < failing.until).map(|failing| failing.since)
+    }
+
+    fn note(&mut self, others: u32, now: Time) {
+        if self.lost() >= LEAST.max(others + 1) && self.last().since(self.first()) >= APART {
+            let since = self.failing_since(now).unwrap_or_else(|| self.first());
+            self.failing = Some(Failing { since, until: now + HOLD });
         }
-        storms && known.is_none()
     }
 }
 
@@ -132,20 +137,20 @@ mod tests {
     #[test]
     fn servers_that_are_ended_again_and_again_are_a_failure_and_all_at_once_are_none() {
         let mut lost = LostServers::default();
-        (0..8).for_each(|number| assert!(!lost.count(*b"57P01", 7 - number, at(0))));
-        assert_eq!(lost.failing(at(0), Time::micros), None);
-        let began = (0..8).filter(|number| lost.count(*b"57P01", 7 - number, at(9))).count();
-        assert_eq!(began, 1);
+        (0..8).for_each(|number| lost.count(*b"57P01", 7 - number, at(0)));
+        assert!(!lost.is_failing(at(0)));
+        (0..8).for_each(|number| lost.count(*b"57P01", 7 - number, at(9)));
         let failing = lost.failing(at(18), Time::micros).expect("twice within seconds");
         assert_eq!((failing.of, failing.errors, failing.since), (FailingOf::Servers, 16, at(0).micros()));
         assert_eq!(lost.failing(at(19), Time::micros), None);
-        assert!(!lost.count(*b"57P05", 0, at(20)), "an idle session that has lasted too long");
+        (20..40).for_each(|second| lost.count(*b"57P05", 0, at(second)));
+        assert!(!lost.is_failing(at(40)), "idle sessions that have lasted too long");
     }
 
     #[test]
     fn a_few_of_many_are_none() {
         let mut lost = LostServers::default();
-        (0..60).for_each(|second| drop(lost.count(*b"57P01", 39, at(second))));
-        assert_eq!(lost.failing(at(60), Time::micros), None);
+        (0..60).for_each(|second| lost.count(*b"57P01", 39, at(second)));
+        assert!(!lost.is_failing(at(60)));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_admin::{PoolRecord, identifier, stem};
 
+use super::changed::{Changed, Kind};
 use super::deployments::{Came, deployments};
 use super::history::History;
 use super::known_names::KnownNames;
@@ -41,25 +42,6 @@ const LEAST: f32 = 5.0;
 const TIMES: f32 = 2.0;
 const BOUNDS: Bounds = Bounds { records: 5_000, bytes: 1 << 20 };
 const FILE: &str = "changes";
-
-/// Something that changed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Changed {
-    pub(crate) kind: Kind,
-    /// Seconds since 1970.
-    pub(crate) at: f64,
-    /// What changed, in a few words.
-    pub(crate) text: String,
-}
-
-/// In the order in which they are likely to be why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
-    Upgrade,
-    Deployment,
-    Load,
-}
 
 /// What is remembered.
 #[derive(Clone, Serialize, Deserialize)]

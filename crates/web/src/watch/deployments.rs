@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_admin::{identifier, quoted, stem};
 
-use super::changes::{Changed, Kind};
+use super::changed::{Changed, Kind};
 use super::known_names::RESTLESS;
 
 /// A name of a pool's clients.

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use weir_admin::{ClientNames, Health, PoolHealth, is_grave_class};
 use weir_config::Config;
 
-use super::changes::Changed;
+use super::changed::Changed;
 use super::frame::Frame;
 use crate::clock;
 use crate::faults::Fault;
@@ -485,7 +485,7 @@ mod tests {
         let before = |pools: &[String], since: f64| {
             asked.set(asked.get() + 1);
             let text = format!("{} {since}", pools.join(" "));
-            vec![Changed { kind: super::super::changes::Kind::Load, at: since, text }]
+            vec![Changed { kind: super::super::changed::Kind::Load, at: since, text }]
         };
         log.explain(before);
         log.take(down(&["a", "b"], 3), 101.0);

@@ -4,6 +4,7 @@
 //! asked once. `series` defines the figures, `frame` their format, `stream` sends them to a listener, and `history`
 //! stores them.
 
+mod changed;
 mod changes;
 mod cpu;
 mod deployments;
