@@ -118,7 +118,8 @@ impl Changes {
                     continue;
                 }
                 let is_new = seen.first > 0 && now >= self.learning;
-                let is_worth = !is_new || known.names.note_new(&pool, &name, now);
+                let names = &mut known.names;
+                let is_worth = if is_new { names.note_new(&pool, &name, now) } else { names.has_room(&pool) };
                 known.names.add(&pool, &name);
                 if is_worth {
                     let stem = stem(&name);

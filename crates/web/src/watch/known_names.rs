@@ -35,13 +35,18 @@ impl KnownNames {
         self.pools.get(pool).map_or(&[], |pool| &pool.names)
     }
 
+    /// Whether another name of the pool pushes out none.
+    pub(super) fn has_room(&self, pool: &str) -> bool {
+        self.of(pool).len() < MOST
+    }
+
     /// Adds a name; returns whether it was not known.
     pub(super) fn add(&mut self, pool: &str, name: &str) -> bool {
         if self.of(pool).iter().any(|known| known == name) {
             return false;
         }
-        if self.of(pool).len() >= MOST {
-            self.drop_one(&pool.to_owned());
+        if !self.has_room(pool) {
+            self.drop_one(pool);
         } else if self.count >= MOST_OF_ALL {
             let largest = self.pools.iter().max_by_key(|(_, pool)| pool.names.len());
             if let Some(largest) = largest.map(|(pool, _)| pool.clone()) {
