@@ -197,6 +197,36 @@ check('a wrong password is a rejected login, in the server’s own words', async
   }
 });
 
+check('a pause that is forgotten while clients wait is an incident until it ends', async () => {
+  const weir = await weirBefore(server.port, 'query_wait_timeout = "300s"');
+  const waiting = clients(weir, 2, 'web');
+  const call = async (path) => assert.equal((await fetch(`${weir.panel}api/v1/pools/shop/${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' })).status, 204);
+  try {
+    await Promise.all(waiting.map((one) => one.connect()));
+    await Promise.all(waiting.map((one) => one.query('SELECT 1')));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await call('pause');
+      await until('it is paused', async () => (await (await fetch(`${weir.panel}api/v1/pools/shop`)).json()).health.state === 'paused');
+      assert.equal(await page.getByRole('region', { name: 'Problems' }).count(), 0, 'nobody waits');
+      const waits = waiting.map((one) => one.query('SELECT 1'));
+      // A pause is a problem after five seconds.
+      await page.waitForTimeout(5000);
+      await reported(page, 'shop', 'paused', /clients wait since/, '2 clients affected: 2 waiting; app ("web")', 'Resume the pool to serve its clients.');
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-paused'), []);
+      await stays(page, OF_SHOP, 'paused', '2 clients affected: 2 waiting; app ("web")');
+      await call('resume');
+      await Promise.all(waits);
+      await over(page);
+    });
+  } finally {
+    await Promise.all(waiting.map((one) => one.end().catch(() => {})));
+    await weir.stop();
+  }
+});
+
 check('the banner and the incident name the users and applications that are affected', async () => {
   const weir = await weirBefore(server.port, 'size = 1\nquery_wait_timeout = "300s"');
   const [holder] = clients(weir, 1, 'billing');

@@ -276,7 +276,10 @@ fn a_pause_is_a_problem_and_an_alert_when_clients_wait_too_long_for_its_end() {
         assert!(pool["cause"].as_str().is_some_and(|cause| cause.starts_with("clients wait since 20")), "{pool}");
         assert_eq!(pool["advice"], "Resume the pool to serve its clients.");
         let sent = receiver.find("hook", |body| body["status"] == "firing");
-        assert_eq!((&sent["rule"], &sent["clients"], &sent["severity"]), (&"paused".into(), &1.into(), &"critical".into()));
+        assert_eq!(
+            (&sent["rule"], &sent["clients"], &sent["severity"]),
+            (&"paused".into(), &1.into(), &"critical".into())
+        );
         let past = api.get("/api/v1/incidents/past")["incidents"][0].clone();
         assert_eq!((&past["what"], &past["lasts"]), (&"paused".into(), &true.into()), "{past}");
         site.weir().command("RESUME app").expect("the console");

@@ -84,7 +84,9 @@ impl FailingQueries {
                 let who = application.or(user).unwrap_or_default();
                 format!("{errors} of {queries} transactions {who} in the last seconds ended in an error{name}")
             }
-            FailingOf::Servers => format!("the server ended {errors} connections of the pool in the last seconds{name}"),
+            FailingOf::Servers => {
+                format!("the server ended {errors} connections of the pool in the last seconds{name}")
+            }
         }
     }
 }
@@ -184,8 +186,16 @@ mod tests {
     fn the_words_have_the_condition_and_the_application() {
         let mut by = ClientNames::default();
         by.count("ann", "orders", 3);
-        let mut failing =
-            FailingQueries { of: FailingOf::Pool, since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
+        let mut failing = FailingQueries {
+            of: FailingOf::Pool,
+            since: 1,
+            last: 2,
+            sqlstate: *b"53100",
+            errors: 9,
+            queries: 12,
+            clients: 3,
+            by,
+        };
         assert_eq!(
             failing.message(),
             "9 of 12 queries in the last seconds ended in an error: disk full, of application \"orders\""

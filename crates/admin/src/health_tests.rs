@@ -197,7 +197,16 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
     let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
     assert_eq!(
         problems,
-        ["cannot grow", "saturated", "stalled", "blocked", "failing", "not answering", "cannot connect", "login rejected"]
+        [
+            "cannot grow",
+            "saturated",
+            "stalled",
+            "blocked",
+            "failing",
+            "not answering",
+            "cannot connect",
+            "login rejected"
+        ]
     );
 }
 

@@ -272,7 +272,9 @@ impl Seen {
 fn error_of(state: Health, symptoms: &Symptoms) -> Option<LoginFailure> {
     match state {
         Health::NotAnswering => symptoms.unresponsive.clone(),
-        Health::CannotConnect | Health::LoginRejected => symptoms.failure.as_ref().or(symptoms.barred.as_ref()).cloned(),
+        Health::CannotConnect | Health::LoginRejected => {
+            symptoms.failure.as_ref().or(symptoms.barred.as_ref()).cloned()
+        }
         Health::CannotGrow => symptoms.barred.clone(),
         Health::Failing => symptoms.failing.as_ref().map(failure),
         _ => None,

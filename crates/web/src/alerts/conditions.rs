@@ -152,7 +152,8 @@ mod tests {
     fn a_pause_is_a_condition_when_clients_wait_too_long_for_its_end() {
         let config = Config::default();
         let found = |kept_waiting| {
-            let health = PoolHealth { state: Health::Paused, since: 1, kept_waiting, waiting: 2, ..PoolHealth::default() };
+            let health =
+                PoolHealth { state: Health::Paused, since: 1, kept_waiting, waiting: 2, ..PoolHealth::default() };
             let (clients_waiting, wait_ms_p95, errors_per_second) = (2.0, 0.0, 0.0);
             let pool = PoolMoment { name: "app", health: &health, clients_waiting, wait_ms_p95, errors_per_second };
             of_health(&config, &pool)

@@ -206,7 +206,7 @@ fn a_paused_pool_whose_clients_wait_and_one_without_clients_whose_server_is_away
     let paused = PoolNow { health, explained: true, ..pool(Vec::new(), &[4.0]) };
     let found = incident(&paused, None).expect("an incident");
     assert_eq!((found.cause, found.title, found.seconds), (Cause::Paused, "paused", 9.0));
-    let health = PoolHealth { state: weir_admin::Health::LoginRejected, refused: 7, ..PoolHealth::default() };
+    let health = PoolHealth { state: weir_admin::Health::LoginRejected, refused_clients: 7, ..PoolHealth::default() };
     let refuses = PoolNow { health, explained: true, ..pool(Vec::new(), &[]) };
     let found = incident(&refuses, None).expect("an incident");
     assert_eq!((found.cause, found.title, found.clients_affected), (Cause::ServerDown, "login rejected", 7));

@@ -179,12 +179,10 @@ impl Changes {
                 }
             }
         });
-        let came = first.into_iter().filter(|(_, (at, _))| *at <= until + SAME).map(|((pool, name), (at, is_new))| Came {
-            pool,
-            name,
-            at,
-            is_recent: is_new && is_before(at, until),
-        });
+        let came = first
+            .into_iter()
+            .filter(|(_, (at, _))| *at <= until + SAME)
+            .map(|((pool, name), (at, is_new))| Came { pool, name, at, is_recent: is_new && is_before(at, until) });
         deployments(&came.collect::<Vec<_>>(), NAMED)
     }
 }
