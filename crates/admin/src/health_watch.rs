@@ -579,6 +579,7 @@ mod tests {
         let pool = weir_config::PoolConfig { targets: vec![target.clone()], ..Default::default() };
         config.pools.insert("app".to_owned(), std::sync::Arc::new(pool));
         let failing = |second: u64| FailingQueries {
+            of: crate::failing::FailingOf::Pool,
             since: second * SECOND,
             last: second * SECOND,
             sqlstate: *b"53100",
@@ -673,7 +674,7 @@ mod tests {
         assert!(health.is_problem() && health.problem_since() == 105 * SECOND && lines.is_empty());
         assert!(!at(121, 0, 0).0.is_problem(), "nobody waits");
         assert!(at(140, 1, 9).0.is_problem());
-        let mut over = report(|pool| (pool.cl_waiting, pool.maxwait) = (1, Span::from_secs(9)));
+        let mut over = report(|pool| (pool.cl_waiting, pool.maxwait) = (1, Span::from_secs(1)));
         watch.observe(&mut over, &config, 141 * SECOND);
         assert!(!over.pools[0].health.is_problem() && over.pools[0].health.kept_waiting == 0);
     }

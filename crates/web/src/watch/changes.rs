@@ -337,8 +337,8 @@ mod tests {
         assert!(load(&history, "blog", START + 47 * 60).is_none());
         let changes = Changes::open(None, "1.0");
         let at = (START + 47 * 60) as f64;
-        changes.observe(&[pool("shop", &[("new", 1)])], at);
-        changes.journal.push(Record::Application { at, pool: "shop".into(), name: "new".into(), is_new: true });
+        let (pool, name, stem) = ("shop".into(), "new".into(), "new".into());
+        changes.journal.push(Record::Application { at, pool, name, is_new: true, stem });
         changes.journal.push(Record::Start { at, version: "1.1".into() });
         let kinds: Vec<_> = changes.before(&history, &["shop".to_owned()], at).iter().map(|of| of.kind).collect();
         assert_eq!(kinds, [Kind::Upgrade, Kind::Deployment, Kind::Load]);

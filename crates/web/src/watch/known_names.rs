@@ -91,11 +91,15 @@ mod tests {
     fn what_is_known_is_bounded_for_a_pool_and_for_all_and_other_programs_stay() {
         let mut known = KnownNames::default();
         assert!(known.add("shop", "web/1.3") && !known.add("shop", "web/1.3"));
-        (0..1000).for_each(|n| drop(known.add("shop", &format!("worker-{n}"))));
+        for n in 0..1000 {
+            known.add("shop", &format!("worker-{n}"));
+        }
         assert_eq!(known.of("shop").len(), MOST);
         assert!(known.of("shop").iter().any(|name| name == "web/1.3"));
         for pool in 0..2 * MOST_OF_ALL / MOST {
-            (0..MOST).for_each(|n| drop(known.add(&format!("pool{pool}"), &format!("app{n}"))));
+            for n in 0..MOST {
+                known.add(&format!("pool{pool}"), &format!("app{n}"));
+            }
         }
         assert_eq!(known.count, known.pools.values().map(|pool| pool.names.len()).sum::<usize>());
         assert!(known.count <= MOST_OF_ALL && known.of("shop").iter().any(|name| name == "web/1.3"));
