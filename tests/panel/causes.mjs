@@ -136,7 +136,7 @@ test('eight leaking clients are dropped at once, after it was said what that doe
       const on = words(page);
       await page.getByRole('button', { name: /^Drop 8 clients idle in transactions/ }).click();
       const question = page.getByRole('dialog');
-      await question.getByText('8 × orm (app)').waitFor();
+      await question.getByText('8 × "orm" (app)').waitFor();
       await question.getByText(/Their transactions are rolled back \(open for up to .*their servers are replaced/).waitFor();
       await question.getByText('1 client waits behind them.').waitFor();
       assert.deepEqual(await looks(page, 'causes-bulk'), []);

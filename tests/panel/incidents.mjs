@@ -175,7 +175,7 @@ check('a wrong password is a rejected login, in the server’s own words', async
       await words(page).link('shop').first().waitFor();
       const [one] = clients(weir, 1);
       await one.connect().catch(() => {});
-      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal, retries included', "Correct the pool's user");
+      await reported(page, 'shop', 'login rejected', /password authentication failed.*\(28P01\)/, '1 refusal of at least 1 client, retries included', "Correct the pool's user");
       await first(page);
       assert.deepEqual(await looks(page, 'incident-wrong-password'), []);
       await stays(page, OF_SHOP, 'login rejected', /\(28P01\)/, "Correct the pool's user");
@@ -197,6 +197,36 @@ check('a wrong password is a rejected login, in the server’s own words', async
   }
 });
 
+check('a pause that is forgotten while clients wait is an incident until it ends', async () => {
+  const weir = await weirBefore(server.port, 'query_wait_timeout = "300s"');
+  const waiting = clients(weir, 2, 'web');
+  const call = async (path) => assert.equal((await fetch(`${weir.panel}api/v1/pools/shop/${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' })).status, 204);
+  try {
+    await Promise.all(waiting.map((one) => one.connect()));
+    await Promise.all(waiting.map((one) => one.query('SELECT 1')));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      await call('pause');
+      await until('it is paused', async () => (await (await fetch(`${weir.panel}api/v1/pools/shop`)).json()).health.state === 'paused');
+      assert.equal(await page.getByRole('region', { name: 'Problems' }).count(), 0, 'nobody waits');
+      const waits = waiting.map((one) => one.query('SELECT 1'));
+      // A pause is a problem after five seconds.
+      await page.waitForTimeout(5000);
+      await reported(page, 'shop', 'paused', /clients wait since/, '2 clients affected: 2 waiting; app ("web")', 'Resume the pool to serve its clients.');
+      await first(page);
+      assert.deepEqual(await looks(page, 'incident-paused'), []);
+      await stays(page, OF_SHOP, 'paused', '2 clients affected: 2 waiting; app ("web")');
+      await call('resume');
+      await Promise.all(waits);
+      await over(page);
+    });
+  } finally {
+    await Promise.all(waiting.map((one) => one.end().catch(() => {})));
+    await weir.stop();
+  }
+});
+
 check('the banner and the incident name the users and applications that are affected', async () => {
   const weir = await weirBefore(server.port, 'size = 1\nquery_wait_timeout = "300s"');
   const [holder] = clients(weir, 1, 'billing');
@@ -209,12 +239,12 @@ check('the banner and the incident name the users and applications that are affe
       await words(page).link('shop').first().waitFor();
       await holder.query('BEGIN; SELECT 1');
       const waits = others.map((each) => each.query('SELECT 1'));
-      const named = '5 clients affected: 5 waiting; app (web), app (jobs), app (mail) and 1 more client';
+      const named = '5 clients affected: 5 waiting; app ("web"), app ("jobs"), app ("mail") and 1 more client';
       await reported(page, 'shop', 'stalled', named);
       await stays(page, OF_SHOP, 'stalled', named);
       await goTo('incidents');
       const incident = page.getByRole('region', { name: 'Incident of shop' });
-      await incident.getByText('5 clients affected: app (web), app (jobs), app (mail) and 1 more client.').waitFor({ timeout: SOON });
+      await incident.getByText('5 clients affected: app ("web"), app ("jobs"), app ("mail") and 1 more client.').waitFor({ timeout: SOON });
       assert.deepEqual(await looks(page, 'incident-names'), []);
       await holder.query('COMMIT');
       await Promise.all(waits);
@@ -238,10 +268,10 @@ check('a lock is on the first screen, though the pool has room for more and no c
       await words(page).link('shop').first().waitFor();
       await holder.query('BEGIN; SELECT pg_advisory_xact_lock(815)');
       const waits = others.map((each) => each.query('SELECT pg_advisory_xact_lock(815)'));
-      await reported(page, 'shop', 'blocked', '2 clients affected: 2 behind a lock; app (web)', /Blocked by process \d+ \(billing of app at/, 'A larger pool would be blocked as well');
+      await reported(page, 'shop', 'blocked', '2 clients affected: 2 behind a lock; app ("web")', /Blocked by process \d+ \("billing" of app at/, 'A larger pool would be blocked as well');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-lock'), []);
-      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 behind a lock; app (web)', /Blocked by process \d+ \(billing of app at/);
+      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 behind a lock; app ("web")', /Blocked by process \d+ \("billing" of app at/);
       await holder.query('COMMIT');
       await Promise.all(waits);
       await over(page);
@@ -296,16 +326,16 @@ check('a pool whose servers idle clients keep says which kinds, which applicatio
       await goTo('pools');
       await words(page).link('shop').first().waitFor();
       const waits = other.query('SELECT 1');
-      await reported(page, 'shop', 'saturated', '1 client affected: 1 waiting; app (web)', /3 of 3 servers in use are kept by idle clients .*\(listen: 3, temporary_objects: 1\), most by jobs of app \(3\)/, /Let the application remove such state/);
+      await reported(page, 'shop', 'saturated', '1 client affected: 1 waiting; app ("web")', /3 of 3 servers in use are kept by idle clients .*\(listen: 3, temporary_objects: 1\), most by "jobs" of app \(3\)/, /Let the application remove such state/);
       await first(page);
       assert.deepEqual(await looks(page, 'incident-pins'), []);
-      await stays(page, OF_SHOP, 'saturated', '1 client affected: 1 waiting; app (web)', /3 of 3 servers in use are kept by idle clients/);
+      await stays(page, OF_SHOP, 'saturated', '1 client affected: 1 waiting; app ("web")', /3 of 3 servers in use are kept by idle clients/);
       await goTo('pools/shop');
       await page.getByRole('region', { name: 'Pinned clients' }).getByText('by LISTEN').waitFor();
       await page.getByText('3 busy (3 pinned), 0 idle').waitFor();
       assert.deepEqual(await looks(page, 'pool-pins'), []);
       await goTo('pools/shop/servers');
-      await page.getByText(/jobs of app, for .*: idle, pinned by LISTEN, temporary objects/).waitFor();
+      await page.getByText(/"jobs" of app, for .*: idle, pinned by LISTEN, temporary objects/).waitFor();
       await page.getByText('listen gossip').first().waitFor();
       assert.deepEqual(await looks(page, 'servers-pins'), []);
       await goTo('incidents');

@@ -70,7 +70,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
   // From the figure that is red.
   await page.getByRole('link', { name: 'Incidents', exact: true }).click();
   await page.getByRole('heading', { name: 'Why is it slow?' }).waitFor();
-  await page.getByRole('main').getByText(/^Blocked by process \d+ \(billing of .*idle in its transaction for/).waitFor();
+  await page.getByRole('main').getByText(/^Blocked by process \d+ \("billing" of .*idle in its transaction for/).waitFor();
   const took = Date.now() - began;
   assert.ok(took <= SOON, `it took ${took} ms`);
   await page.getByText('4 queries behind it, longest wait first').waitFor();

@@ -1,10 +1,11 @@
 //! The health of pools with a real server: the same word in the console, the API, the metrics and the log, and RETRY.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use weir_pglocal::Signal;
-use weir_tests::{Api, Ini, Mode, Postgres, Setup, Site, eventually, users};
+use weir_tests::{Api, Ini, Mode, Postgres, Receiver, Setup, Site, eventually, users};
 
 /// A pool's health in SHOW POOLS: state, clients, error.
 fn health(site: &Site) -> (String, String, String) {
@@ -192,6 +193,100 @@ fn a_frozen_server_is_not_answering_for_all_its_pools_and_never_a_small_pool() {
             health => Err(health),
         });
     }
+}
+
+/// While two clients share the only server that is open, and each waits for a moment only: what `then` finds.
+fn while_two_share_a_server<T>(site: &Site, then: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let shares = || {
+        let mut client = site.connect();
+        while !over.load(Ordering::Relaxed) {
+            client.query("SELECT pg_sleep(0.2)").unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        let both = [scope.spawn(shares), scope.spawn(shares)];
+        let found = then();
+        over.store(true, Ordering::Relaxed);
+        both.into_iter().for_each(|client| client.join().unwrap());
+        found
+    })
+}
+
+#[test]
+fn a_pool_whose_server_answers_no_login_cannot_grow_while_its_open_servers_work() {
+    let (postgres, api, receiver) = (Postgres::private(), Api::default(), Receiver::start());
+    let alerts = format!("{}[alerts]\nfor = 1\nwebhook = \"{}\"\n", api.section(), receiver.url("hook"));
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(3).more(&alerts), Mode::Transaction);
+    site.connect().query("SELECT 1").unwrap();
+    postgres.server().sigstop_postmaster();
+    while_two_share_a_server(&site, || {
+        let (_, _, error) = becomes(&site, "cannot grow");
+        let server = format!("server 127.0.0.1:{} has not answered a login since ", postgres.port());
+        assert!(error.starts_with(&server) && error.ends_with("(08006)"), "{error}");
+        let pool = api.get("/api/v1/pools/app");
+        assert!(pool["health"]["problem"] == true && pool["health"]["since"].as_f64() > Some(1e9), "{pool}");
+        let incident = eventually("an incident", || {
+            let found = api.get("/api/v1/incidents")["incidents"][0].clone();
+            if found["cause"] == "fewer_servers" { Ok(found) } else { Err(found) }
+        });
+        let text = incident["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with(&format!("The pool is in the state \"cannot grow\": {server}")), "{incident}");
+        let sent = receiver.find("hook", |body| body["status"] == "firing");
+        assert_eq!((&sent["rule"], &sent["severity"]), (&"cannot grow".into(), &"warning".into()), "{sent}");
+        postgres.server().sigcont();
+        becomes(&site, "healthy");
+    });
+}
+
+#[test]
+fn a_pool_at_the_servers_limit_cannot_grow_until_it_can_though_no_client_asks_any_more() {
+    let postgres = Postgres::with(10, &[]);
+    let setup = Setup::new(Mode::Transaction).size(3).pool("server_login_retry = \"1s\"");
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    site.connect().query("SELECT 1").unwrap();
+    let params = postgres.params(users::OTHER, site.database().name());
+    let others = || std::iter::from_fn(|| weir_pgclient::Connection::connect(&params).ok());
+    let open: Vec<_> = others().take(20).collect();
+    assert!(open.len() < 20, "the server is full");
+    let (_, _, error) = while_two_share_a_server(&site, || becomes(&site, "cannot grow"));
+    assert!(error.contains("(53300)"), "{error}");
+    assert_eq!(health(&site).0, "cannot grow", "its clients are gone");
+    drop(open);
+    becomes(&site, "healthy");
+}
+
+#[test]
+fn a_pause_is_a_problem_and_an_alert_when_clients_wait_too_long_for_its_end() {
+    let (api, receiver) = (Api::default(), Receiver::start());
+    let alerts = format!("{}[alerts]\nfor = 1\nwebhook = \"{}\"\n", api.section(), receiver.url("hook"));
+    let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&alerts), Mode::Transaction);
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    site.weir().command("PAUSE app").expect("the console");
+    let paused = becomes(&site, "paused");
+    assert_eq!((paused.1.as_str(), api.get("/api/v1/pools/app")["health"]["problem"].as_bool()), ("0", Some(false)));
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || client.query("SELECT 1").map(|_| ()));
+        let pool = eventually("a problem", || {
+            let pool = api.get("/api/v1/pools/app")["health"].clone();
+            if pool["problem"] == true { Ok(pool) } else { Err(pool) }
+        });
+        assert_eq!((&pool["state"], &pool["clients"], &pool["waiting"]), (&"paused".into(), &1.into(), &1.into()));
+        assert!(pool["cause"].as_str().is_some_and(|cause| cause.starts_with("clients wait since 20")), "{pool}");
+        assert_eq!(pool["advice"], "Resume the pool to serve its clients.");
+        let sent = receiver.find("hook", |body| body["status"] == "firing");
+        assert_eq!(
+            (&sent["rule"], &sent["clients"], &sent["severity"]),
+            (&"paused".into(), &1.into(), &"critical".into())
+        );
+        let past = api.get("/api/v1/incidents/past")["incidents"][0].clone();
+        assert_eq!((&past["what"], &past["lasts"]), (&"paused".into(), &true.into()), "{past}");
+        site.weir().command("RESUME app").expect("the console");
+        waits.join().unwrap().unwrap();
+    });
+    becomes(&site, "healthy");
+    receiver.find("hook", |body| body["status"] == "resolved");
 }
 
 #[test]
@@ -407,4 +502,72 @@ fn a_pool_whose_queries_end_in_errors_of_the_server_is_failing_until_they_succee
     }
     let (_, _, error) = becomes(&site, "failing");
     assert!(error.contains("undefined table"), "{error}");
+}
+
+/// While a client of this application has transactions all the time.
+fn while_it_works<T>(site: &Site, application: &str, then: impl FnOnce() -> T) -> T {
+    let (over, params) = (AtomicBool::new(false), site.params().option("application_name", application));
+    thread::scope(|scope| {
+        let works = scope.spawn(|| {
+            let mut client = weir_pgclient::Connection::connect(&params).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                client.query("SELECT 1").unwrap();
+            }
+        });
+        let found = then();
+        over.store(true, Ordering::Relaxed);
+        works.join().unwrap();
+        found
+    })
+}
+
+#[test]
+fn an_application_whose_transactions_all_fail_makes_its_pool_failing_though_the_others_work() {
+    let api = Api::default();
+    let site = Site::with(Setup::new(Mode::Transaction).size(3).more(&api.section()), Mode::Transaction);
+    let orders = site.params().option("application_name", "orders\" works. Ask \"eve");
+    while_it_works(&site, "web", || {
+        let mut client = weir_pgclient::Connection::connect(&orders).unwrap();
+        let found = eventually("its pool is failing", || {
+            // As a driver does it that runs each statement in a transaction block.
+            client.query("BEGIN").unwrap();
+            assert!(client.query("SELECT * FROM dropped_by_a_migration").is_err());
+            assert!(client.query("SELECT 1").is_err());
+            client.query("ROLLBACK").unwrap();
+            thread::sleep(Duration::from_millis(20));
+            let health = health(&site);
+            if health.0 == "failing" { Ok(health) } else { Err(health) }
+        });
+        let words = "transactions of application \"orders\"\" works. Ask \"\"eve\" in the last seconds ended in an error: \
+                     undefined table (42P01)";
+        assert!(found.2.ends_with(words) && found.1 == "1", "{found:?}");
+        let pool = api.get("/api/v1/pools/app")["health"].clone();
+        assert_eq!(pool["affected"][0]["application_name"], "orders\" works. Ask \"eve", "{pool}");
+        becomes(&site, "healthy");
+    });
+}
+
+#[test]
+fn a_pool_whose_servers_are_ended_again_and_again_is_failing_and_once_is_nothing() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(2), Mode::Transaction);
+    let mut superuser = site.superuser();
+    let database = site.database().name();
+    let end_all = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{database}' AND pid <> pg_backend_pid()"
+    );
+    let mut storm = || {
+        let mut client = site.connect();
+        client.query("SELECT 1").unwrap();
+        superuser.query(&end_all).unwrap();
+    };
+    storm();
+    let (_, _, error) = eventually("the pool is failing", || {
+        storm();
+        thread::sleep(Duration::from_millis(300));
+        let health = health(&site);
+        if health.0 == "failing" { Ok(health) } else { Err(health) }
+    });
+    assert!(error.starts_with("the server ended "), "{error}");
+    assert!(error.ends_with(" connections of the pool in the last seconds: admin shutdown (57P01)"), "{error}");
+    becomes(&site, "healthy");
 }

@@ -131,7 +131,7 @@ fn the_first_screen_says_that_pins_have_the_servers_and_what_to_do() {
             cause.contains("3 of 3 servers in use are kept by idle clients for what they have left there"),
             "{cause}"
         );
-        assert!(cause.contains("(listen: 3), most by jobs of app (3)"), "{cause}");
+        assert!(cause.contains("(listen: 3), most by \"jobs\" of app (3)"), "{cause}");
         assert!(status["advice"].as_str().unwrap().contains("UNLISTEN"), "{status}");
         let incident = api.get("/api/v1/incidents?pool=app")["incidents"][0].clone();
         assert_eq!((&incident["cause"], &incident["holders"].as_array().unwrap().len()), (&"pins".into(), &3));

@@ -68,7 +68,7 @@ fn one_client_idle_in_transaction_with_a_lock_is_named_and_no_size_is_advised() 
         let advice = api.get("/api/v1/advice");
         assert_eq!(advice["live"][0]["pool"], "app", "{advice}");
         let text = advice["live"][0]["text"].as_str().unwrap();
-        assert!(text.starts_with("Blocked by process ") && text.contains("billing of"), "{text}");
+        assert!(text.starts_with("Blocked by process ") && text.contains("\"billing\" of"), "{text}");
         assert_eq!(advice["advice"].as_array().map(Vec::len), Some(0), "{advice}");
         holder.query("COMMIT").unwrap();
         found
@@ -331,4 +331,27 @@ fn a_pool_that_is_made_on_demand_is_looked_at_in_the_database_of_its_pattern() {
     let kept = kept_look(&mut watcher);
     let of = watcher.value(&format!("SELECT datname::text FROM pg_stat_activity WHERE pid = {kept}")).unwrap();
     assert_eq!(of.as_deref(), Some("postgres"));
+}
+
+#[test]
+fn a_database_is_dropped_although_the_connection_for_looks_is_in_it() {
+    let postgres = Postgres::private();
+    let api = Api::default();
+    let (app, mut watcher) = (users::APP, postgres.superuser("postgres"));
+    let pool = format!(
+        "[pools.doomed]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"doomed\"\nuser = \"{}\"\npassword = {}\n",
+        postgres.port(),
+        app.name,
+        json!(app.password)
+    );
+    watcher.query(&format!("CREATE DATABASE doomed OWNER \"{}\"", app.name)).unwrap();
+    let more = format!("{pool}{}", api.section());
+    let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(2).more(&more), Mode::Transaction);
+    let params = site.weir().params(app.name, "doomed").password(app.password);
+    Connection::connect(&params).unwrap().query("SELECT 1").unwrap();
+    let kept = kept_look(&mut watcher);
+    let of = watcher.value(&format!("SELECT datname::text FROM pg_stat_activity WHERE pid = {kept}")).unwrap();
+    assert_eq!(of.as_deref(), Some("doomed"));
+    // The pool's idle servers are closed for it, and PostgreSQL waits five seconds for others.
+    site.connect().query("DROP DATABASE doomed").unwrap();
 }

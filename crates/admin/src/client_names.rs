@@ -46,12 +46,6 @@ impl ClientNames {
         other.unproven.iter().for_each(|it| self.count_unproven(&it.user, &it.application_name, it.clients));
     }
 
-    /// What was counted since an earlier state.
-    pub(crate) fn since(&self, earlier: &ClientNames) -> ClientNames {
-        let (proven, unproven) = (since(&self.proven, &earlier.proven), since(&self.unproven, &earlier.unproven));
-        ClientNames { proven, unproven }
-    }
-
     /// Whether nobody was counted.
     pub fn is_empty(&self) -> bool {
         self.proven.is_empty() && self.unproven.is_empty()
@@ -81,18 +75,6 @@ fn count_in(names: &mut Vec<NamedClients>, most: usize, (user, application): (&s
         }
         None => {}
     }
-}
-
-fn since(names: &[NamedClients], earlier: &[NamedClients]) -> Vec<NamedClients> {
-    let before = |it: &NamedClients| {
-        let same = |other: &&NamedClients| other.user == it.user && other.application_name == it.application_name;
-        earlier.iter().find(same).map_or(0, |other| other.clients)
-    };
-    let new = names.iter().filter_map(|it| {
-        let clients = it.clients.saturating_sub(before(it));
-        (clients > 0).then(|| NamedClients { clients, ..it.clone() })
-    });
-    new.collect()
 }
 
 #[cfg(test)]
@@ -125,6 +107,5 @@ mod tests {
         names.count("eve", "0", 1);
         let all = names.most(100);
         assert_eq!(all.len(), MAX_UNPROVEN + MAX_NAMES);
-        assert_eq!(names.since(&ClientNames::default()).most(100), all);
     }
 }

@@ -7,18 +7,32 @@ use crate::client_names::ClientNames;
 use crate::one_line::quoted;
 use crate::pool_counters::SqlState;
 
-/// The errors of a pool's queries over the last seconds, where so many fail that the pool is *failing*.
+/// What fails so often that a pool is *failing*. The greater one says more of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum FailingOf {
+    /// Nearly all transactions of one application, or some by errors of a server in trouble.
+    Application,
+    /// The servers of the pool: the database server ends them again and again.
+    Servers,
+    /// The queries of the pool.
+    #[default]
+    Pool,
+}
+
+/// The errors of a pool over the last seconds, where there are so many that the pool is *failing*.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailingQueries {
+    /// What fails.
+    pub of: FailingOf,
     /// The first of these errors: microseconds since 1970.
     pub since: u64,
     /// The last one.
     pub last: u64,
     /// The most frequent SQLSTATE.
     pub sqlstate: SqlState,
-    /// The errors in the last seconds, of this and other kinds.
+    /// The errors in the last seconds, of this and other kinds; or the servers that were ended.
     pub errors: u64,
-    /// The queries in the same time.
+    /// The queries in the same time, or the transactions of the application.
     pub queries: u64,
     /// Clients with such an error; of very many, those that came first.
     pub clients: u32,
@@ -28,7 +42,15 @@ pub struct FailingQueries {
 
 impl FailingQueries {
     /// Adds another part of the pool, or another pool where both are shown as one: the kind of the one with more errors.
+    /// What says more is kept, and of two applications the one with more errors.
     pub(crate) fn add(&mut self, other: &FailingQueries) {
+        let is_same = self.of == other.of && (self.of != FailingOf::Application || self.by.most(1) == other.by.most(1));
+        if !is_same {
+            if (other.of, other.errors) > (self.of, self.errors) {
+                self.clone_from(other);
+            }
+            return;
+        }
         if other.errors > self.errors {
             self.sqlstate = other.sqlstate;
         }
@@ -48,10 +70,24 @@ impl FailingQueries {
     /// What fails, in a sentence.
     pub(crate) fn message(&self) -> String {
         let name = condition(&self.code()).map(|name| format!(": {name}")).unwrap_or_default();
-        let who = self.by.most(1).into_iter().find(|it| !it.application_name.is_empty());
-        let who = who.map(|it| format!(", of application {}", quoted(&it.application_name))).unwrap_or_default();
+        let most = self.by.most(1).pop();
+        let named = most.as_ref().filter(|it| !it.application_name.is_empty());
+        let application = named.map(|it| format!("of application {}", quoted(&it.application_name)));
         let (errors, queries) = (self.errors, self.queries.max(self.errors));
-        format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}")
+        match self.of {
+            FailingOf::Pool => {
+                let who = application.map(|who| format!(", {who}")).unwrap_or_default();
+                format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}")
+            }
+            FailingOf::Application => {
+                let user = most.map(|it| format!("of user {}", quoted(&it.user)));
+                let who = application.or(user).unwrap_or_default();
+                format!("{errors} of {queries} transactions {who} in the last seconds ended in an error{name}")
+            }
+            FailingOf::Servers => {
+                format!("the server ended {errors} connections of the pool in the last seconds{name}")
+            }
+        }
     }
 }
 
@@ -150,8 +186,16 @@ mod tests {
     fn the_words_have_the_condition_and_the_application() {
         let mut by = ClientNames::default();
         by.count("ann", "orders", 3);
-        let mut failing =
-            FailingQueries { since: 1, last: 2, sqlstate: *b"53100", errors: 9, queries: 12, clients: 3, by };
+        let mut failing = FailingQueries {
+            of: FailingOf::Pool,
+            since: 1,
+            last: 2,
+            sqlstate: *b"53100",
+            errors: 9,
+            queries: 12,
+            clients: 3,
+            by,
+        };
         assert_eq!(
             failing.message(),
             "9 of 12 queries in the last seconds ended in an error: disk full, of application \"orders\""
@@ -159,6 +203,14 @@ mod tests {
         failing.by.count("eve", "ok\". Weir is healthy: nothing to do (it \"", 9);
         let own: String = failing.message().split('"').step_by(2).collect();
         assert!(own.ends_with("disk full, of application "), "{}", failing.message());
+        failing.of = FailingOf::Application;
+        assert!(failing.message().starts_with("9 of 12 transactions of application \"ok\"\". Weir is"), "{failing:?}");
+        let mut nameless = FailingQueries { by: ClientNames::default(), ..failing.clone() };
+        nameless.by.count("ann", "", 3);
+        let words = "9 of 12 transactions of user \"ann\" in the last seconds ended in an error: disk full";
+        assert_eq!(nameless.message(), words);
+        failing.add(&FailingQueries { of: FailingOf::Servers, sqlstate: *b"57P01", errors: 4, ..nameless });
+        assert_eq!(failing.message(), "the server ended 4 connections of the pool in the last seconds: admin shutdown");
         assert!(advice("53100").is_some_and(|advice| advice.contains("disks")));
     }
 }

@@ -12,6 +12,7 @@ use crate::clock::timestamp;
 use crate::failing::{self, FailingQueries};
 use crate::finding::Finding;
 use crate::one_line::one_line;
+use crate::refused_clients::RefusedClients;
 
 /// A server whose client or query has not moved for this long counts as motionless; a login without an answer for this
 /// long counts as failed.
@@ -43,6 +44,8 @@ pub enum Health {
     Disabled,
     /// An operator has paused the pool: all clients wait.
     Paused,
+    /// The servers that are open work, and no other one can be opened.
+    CannotGrow,
     /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
     Saturated,
     /// Clients wait, and no server moves: all are held by clients that idle in a transaction, or by queries behind
@@ -62,12 +65,13 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 12] = [
+    pub const ALL: [Health; 13] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
         Health::Disabled,
         Health::Paused,
+        Health::CannotGrow,
         Health::Saturated,
         Health::Stalled,
         Health::Blocked,
@@ -85,6 +89,7 @@ impl Health {
             Health::Waiting => "waiting",
             Health::Disabled => "disabled",
             Health::Paused => "paused",
+            Health::CannotGrow => "cannot grow",
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
             Health::Blocked => "blocked",
@@ -103,6 +108,9 @@ impl Health {
             Health::Waiting => "Nothing, while waits stay short.",
             Health::Disabled => "Enable the pool to accept new clients again.",
             Health::Paused => "Resume the pool to serve its clients.",
+            Health::CannotGrow => {
+                "Find out why the database server takes no new connections, before those that are open end. A larger pool changes nothing."
+            }
             Health::Saturated => "Look for slow queries first; enlarge the pool only if the database has CPU to spare.",
             Health::Stalled => "End the transaction of the client that idles longest.",
             Health::Blocked => "End the transaction that holds the lock. A larger pool would be blocked as well.",
@@ -117,9 +125,10 @@ impl Health {
         }
     }
 
-    /// Whether the state is a problem: clients are affected, and no operator caused it on purpose.
-    pub fn is_problem(self) -> bool {
-        self >= Health::Saturated
+    /// Whether the state is a problem by itself: clients are affected, and no operator caused it on purpose. Whether a
+    /// pool has one, [`PoolHealth::is_problem`] says.
+    pub(crate) fn is_problem(self) -> bool {
+        self >= Health::CannotGrow
     }
 }
 
@@ -136,6 +145,9 @@ pub struct Symptoms {
     pub logged_in: bool,
     /// How the last login at the server failed; none if it succeeded.
     pub failure: Option<LoginFailure>,
+    /// Why the pool can't open the servers that it has room for, if that has lasted for [`MOTIONLESS`]: logins fail, or the
+    /// one under way has no answer.
+    pub barred: Option<LoginFailure>,
     /// A server is being opened, or its login waits for its turn at the host.
     pub opening: bool,
     /// How long the login under way has lasted.
@@ -144,10 +156,10 @@ pub struct Symptoms {
     pub awaiting_client: u32,
     /// Servers that have run one query for [`MOTIONLESS`].
     pub stuck: u32,
-    /// Clients that were refused for want of a server, since the start.
+    /// How often clients were refused for want of a server, since the start.
     pub refused: u64,
     /// Who the refused clients are.
-    pub refused_by: ClientNames,
+    pub refused_by: RefusedClients,
     /// Who waits for a server; of very many clients, those that came first.
     pub waiting: ClientNames,
     /// Who keeps a server for what it has left there.
@@ -173,8 +185,10 @@ pub struct Symptoms {
 impl Symptoms {
     /// Adds another part of the pool, or another pool where both are shown as one.
     pub(crate) fn add(&mut self, other: &Symptoms) {
-        if other.failure.as_ref().map(|it| it.last) > self.failure.as_ref().map(|it| it.last) {
-            self.failure.clone_from(&other.failure);
+        for (own, other) in [(&mut self.failure, &other.failure), (&mut self.barred, &other.barred)] {
+            if other.as_ref().map(|it| it.last) > own.as_ref().map(|it| it.last) {
+                own.clone_from(other);
+            }
         }
         match (&mut self.failing, &other.failing) {
             (Some(failing), Some(other)) => failing.add(other),
@@ -235,6 +249,12 @@ pub struct LoginFailure {
 }
 
 impl LoginFailure {
+    /// A login at this server that has no answer.
+    pub fn no_answer(since: u64, now: u64, target: &Target) -> LoginFailure {
+        let message = format!("server {target} has not answered a login since {}", timestamp(since));
+        LoginFailure::new(since, now, "08006", &message)
+    }
+
     /// A failed login; a long text is shortened, and is one line.
     pub fn new(since: u64, last: u64, sqlstate: &str, message: &str) -> LoginFailure {
         LoginFailure { since, last, sqlstate: sqlstate.to_owned(), message: one_line(message) }
@@ -278,8 +298,15 @@ impl LoginFailure {
 
     /// Whether the server has refused the user, the password or the database.
     pub(crate) fn is_rejection(&self) -> bool {
-        self.sqlstate.starts_with("28") || REJECTIONS.contains(&self.sqlstate.as_str())
+        is_rejection(&self.sqlstate)
     }
+}
+
+/// Whether a login's SQLSTATE says that the server has refused the user, the password or the database: trying again
+/// changes nothing.
+#[must_use]
+pub fn is_rejection(sqlstate: &str) -> bool {
+    sqlstate.starts_with("28") || REJECTIONS.contains(&sqlstate)
 }
 
 /// A pool's health at a moment, with the details for an operator.
@@ -292,10 +319,14 @@ pub struct PoolHealth {
     /// When the figures last showed the state, which lasts for some seconds more: microseconds since 1970; 0 while they
     /// show it.
     pub not_seen_since: u64,
-    /// The affected clients: those that wait, and those that were refused since then.
+    /// The clients that wait.
     pub waiting: u32,
-    /// See `waiting`.
+    /// How often clients were refused since then: one that tries again is refused again.
     pub refused: u64,
+    /// How many clients that were at least: each pair of names and address is one.
+    pub refused_clients: u32,
+    /// Since when clients of a paused pool wait, if that is too long: microseconds since 1970; 0 otherwise.
+    pub kept_waiting: u64,
     /// The clients that have a server which gives no answer.
     pub unanswered: u32,
     /// The clients whose query waits for a lock.
@@ -304,14 +335,24 @@ pub struct PoolHealth {
     pub failed: u32,
     /// Who waits, was refused, or has got no answer, while the state is a problem.
     pub affected: ClientNames,
-    /// The last error of a pool that cannot connect, or whose login is rejected; which server gives no answer; or in what
-    /// the queries of a pool end that is failing.
+    /// The last error of a pool that cannot connect or grow, or whose login is rejected; which server gives no answer; or in
+    /// what the queries of a pool end that is failing.
     pub error: Option<LoginFailure>,
     /// Why a pool is blocked, stalled or saturated, where that was found out.
     pub finding: Option<Finding>,
 }
 
 impl PoolHealth {
+    /// Whether something is broken, and no operator wants it so: a pause for which clients wait too long, too.
+    pub fn is_problem(&self) -> bool {
+        self.state.is_problem() || self.kept_waiting > 0
+    }
+
+    /// Since when the pool has its problem: microseconds since 1970; 0 while unknown.
+    pub fn problem_since(&self) -> u64 {
+        if self.kept_waiting > 0 { self.kept_waiting } else { self.since }
+    }
+
     /// What to do, as a sentence: what the last error or a look at the server says, or else what fits the state.
     pub fn advice(&self) -> &'static str {
         let found = self.finding.as_ref().map(|finding| finding.advice);
@@ -325,19 +366,28 @@ impl PoolHealth {
     /// The reason as one line: the error with its SQLSTATE, or what was found out.
     pub fn reason(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
-        error.or_else(|| self.finding.as_ref().map(|finding| finding.cause.clone()))
+        error.or_else(|| self.cause())
     }
 
-    /// How many clients are affected.
+    /// What was found out beside an error: who holds what, or that clients wait for the end of a pause.
+    pub fn cause(&self) -> Option<String> {
+        let waits = || format!("clients wait since {}", timestamp(self.kept_waiting));
+        let found = self.finding.as_ref().map(|finding| finding.cause.clone());
+        found.or_else(|| (self.kept_waiting > 0).then(waits))
+    }
+
+    /// How many clients are affected, at least. Those that were refused may be those that wait now.
     pub fn clients(&self) -> u64 {
-        let served = [self.unanswered, self.blocked, self.failed];
-        u64::from(self.waiting) + self.refused + served.into_iter().map(u64::from).sum::<u64>()
+        let waiting = self.waiting.max(self.refused_clients);
+        [waiting, self.unanswered, self.blocked, self.failed].into_iter().map(u64::from).sum()
     }
 
     /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
     pub fn add(&mut self, other: &PoolHealth) {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
+        let refused_clients = self.refused_clients + other.refused_clients;
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
+        let kept_waiting = [self.kept_waiting, other.kept_waiting].into_iter().filter(|since| *since > 0).min();
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
         let not_seen_since = match (self.state == other.state, self.not_seen_since.min(other.not_seen_since)) {
@@ -349,9 +399,10 @@ impl PoolHealth {
         if other.state > self.state || older {
             self.clone_from(other);
         }
-        (self.waiting, self.refused) = clients;
+        ((self.waiting, self.refused), self.refused_clients) = (clients, refused_clients);
         (self.unanswered, self.blocked, self.failed) = served;
         self.affected = affected;
+        self.kept_waiting = kept_waiting.filter(|_| self.state == Health::Paused).unwrap_or(0);
         self.not_seen_since = not_seen_since.unwrap_or(self.not_seen_since);
     }
 }

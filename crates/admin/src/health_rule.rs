@@ -11,9 +11,18 @@ use crate::records::PoolRecord;
 /// From this wait of the oldest client on, a pool whose servers are all busy is *saturated*.
 pub const LONG_WAIT: Span = Span::from_secs(2);
 
+/// From this wait of the oldest client on, a pause is a problem: the operator who made it may have forgotten it.
+pub(crate) const LONG_PAUSE: Span = Span::from_secs(5);
+
+/// Whether clients wait too long for the end of a pause.
+pub(crate) fn is_kept_waiting(state: Health, pool: &PoolRecord) -> bool {
+    state == Health::Paused && pool.cl_waiting > 0 && pool.maxwait >= LONG_PAUSE
+}
+
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
-    /// rejected, cannot connect, failing, blocked, stalled, saturated, disabled, waiting, healthy, not tried yet.
+    /// rejected, cannot connect, failing, blocked, stalled, saturated, cannot grow, disabled, waiting, healthy, not tried
+    /// yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -37,6 +46,9 @@ impl Health {
         // The size of a pool is no matter while it is unknown whether its server answers at all.
         if full && pool.maxwait >= LONG_WAIT && !pool.symptoms.suspected {
             return Health::Saturated;
+        }
+        if pool.symptoms.barred.is_some() {
+            return Health::CannotGrow;
         }
         match (disabled, pool.cl_waiting) {
             (true, _) => Health::Disabled,

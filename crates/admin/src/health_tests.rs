@@ -117,6 +117,26 @@ fn a_failed_login_counts_beside_servers_only_where_a_client_waits_for_one_more()
 }
 
 #[test]
+fn a_pool_that_can_open_no_more_servers_cannot_grow_unless_something_is_worse() {
+    let barred = |pool: &mut PoolRecord| {
+        (pool.sv_active, pool.sv_idle) = (1, 1);
+        pool.symptoms.barred = Some(LoginFailure::new(1, 9, "53300", "sorry, too many clients already"));
+    };
+    assert_eq!(state(barred), Health::CannotGrow);
+    let waits = |seconds| {
+        move |pool: &mut PoolRecord| {
+            barred(pool);
+            full(pool, seconds);
+            pool.sv_idle = 0;
+            fails(pool, "53300");
+        }
+    };
+    assert_eq!((state(waits(1)), state(waits(2))), (Health::CannotGrow, Health::CannotConnect));
+    assert_eq!(Health::of(&pool(barred), true, true), Health::Paused);
+    assert_eq!(Health::of(&pool(barred), false, true), Health::CannotGrow);
+}
+
+#[test]
 fn a_server_that_gives_no_answer_cannot_be_connected_to() {
     let tries = |seconds| {
         move |pool: &mut PoolRecord| {
@@ -177,7 +197,16 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
     let problems: Vec<&str> = Health::ALL.iter().filter(|state| state.is_problem()).map(|state| state.name()).collect();
     assert_eq!(
         problems,
-        ["saturated", "stalled", "blocked", "failing", "not answering", "cannot connect", "login rejected"]
+        [
+            "cannot grow",
+            "saturated",
+            "stalled",
+            "blocked",
+            "failing",
+            "not answering",
+            "cannot connect",
+            "login rejected"
+        ]
     );
 }
 
@@ -221,6 +250,7 @@ fn a_pool_whose_queries_fail_is_failing_and_says_in_what_and_whose() {
     let mut by = crate::ClientNames::default();
     by.count("ann", "orders", 2);
     let errors = |code: &[u8; 5]| crate::FailingQueries {
+        of: crate::FailingOf::Pool,
         since: 1,
         last: 2,
         sqlstate: *code,

@@ -15,7 +15,7 @@ use crate::clock::timestamp;
 use crate::failing::FailingQueries;
 use crate::finding::Finding;
 use crate::health::{Health, LoginFailure, PoolHealth, Symptoms, UnresponsiveHost};
-use crate::health_rule::LONG_WAIT;
+use crate::health_rule::{LONG_WAIT, is_kept_waiting};
 use crate::records::{PoolRecord, Report, ServiceState};
 
 /// The shortest interval between two lines of a pool in the log, in microseconds.
@@ -43,18 +43,22 @@ pub struct HealthWatch {
 struct Seen {
     state: Health,
     since: u64,
-    /// Refused clients at the last look before the state began, and at the last look.
+    /// Refusals at the last look before the state began, and when that was.
     refused_before: u64,
+    refused_since: u64,
+    /// Refusals at the last look, and when that was: 0 before the first.
     refused: u64,
-    /// Who the refused clients are, in the same order.
-    refused_by: (ClientNames, ClientNames),
+    looked_at: u64,
     /// When the pool's figures last showed the state.
     shown_at: u64,
+    /// Since when clients wait for the end of a pause, if that is too long, and when the figures last showed that.
+    kept_waiting: Option<(u64, u64)>,
     /// The last error and the last cause that was found, while the state lasts.
     error: Option<LoginFailure>,
     finding: Option<Finding>,
-    /// The state that the log last had, and when.
+    /// The state that the log last had, whether it was a problem only because clients waited, and when.
     logged: Health,
+    logged_waits: bool,
     logged_at: u64,
 }
 
@@ -69,16 +73,22 @@ pub struct HealthChange {
 impl HealthChange {
     /// Whether the new state is a problem.
     pub fn is_problem(&self) -> bool {
-        self.health.state.is_problem()
+        self.health.is_problem()
     }
 }
 
 impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((database, user), PoolHealth { state, since, .. }) = (&self.pool, &self.health);
-        write!(f, "{database}/{user}: health: {state} since {} (was {})", timestamp(*since), self.from)?;
+        write!(f, "{database}/{user}: health: {state} since {}", timestamp(*since))?;
+        if self.from != *state {
+            write!(f, " (was {})", self.from)?;
+        }
         if self.health.clients() > 0 {
             write!(f, ", clients affected: {}", self.health.clients())?;
+        }
+        if self.health.refused > 0 {
+            write!(f, ", refusals: {}", self.health.refused)?;
         }
         self.health.reason().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
@@ -100,8 +110,7 @@ impl HealthWatch {
             let key = (pool.database.clone(), pool.user.clone());
             let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
             if !recent {
-                seen.refused = pool.symptoms.refused;
-                seen.refused_by.1.clone_from(&pool.symptoms.refused_by);
+                (seen.refused, seen.looked_at) = (pool.symptoms.refused, now);
             }
             pool.health = seen.health(state, pool, now);
             changes.extend(seen.change(&key, &pool.health, now));
@@ -138,8 +147,23 @@ impl Seen {
     fn new() -> Seen {
         let (state, logged) = (Health::Untried, Health::Untried);
         let (since, refused_before, refused, shown_at, logged_at) = (0, 0, 0, 0, 0);
-        let (refused_by, error, finding) = Default::default();
-        Seen { state, since, refused_before, refused, refused_by, shown_at, error, finding, logged, logged_at }
+        let (refused_since, looked_at) = (0, 0);
+        let (kept_waiting, error, finding, logged_waits) = Default::default();
+        Seen {
+            state,
+            since,
+            refused_before,
+            refused_since,
+            refused,
+            looked_at,
+            shown_at,
+            kept_waiting,
+            error,
+            finding,
+            logged,
+            logged_waits,
+            logged_at,
+        }
     }
 
     /// The pool's health, now that it is in this state.
@@ -150,11 +174,10 @@ impl Seen {
             self.shown_at = last_shown(state, pool, now);
         }
         if self.state != state || self.since == 0 {
-            (self.state, self.since, self.refused_before) = (state, began(state, pool, now), self.refused);
-            self.refused_by.0 = self.refused_by.1.clone();
+            (self.state, self.since) = (state, began(state, pool, now));
+            (self.refused_before, self.refused_since) = (self.refused, self.looked_at);
         }
-        self.refused = pool.symptoms.refused;
-        self.refused_by.1.clone_from(&pool.symptoms.refused_by);
+        (self.refused, self.looked_at) = (pool.symptoms.refused, now);
         if self.logged == Health::Untried && pool.symptoms.logged_in {
             self.logged = Health::Healthy;
         }
@@ -164,10 +187,14 @@ impl Seen {
         }
         let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| is_made_by_waits(state));
         self.finding.clone_from(&finding);
-        let mut affected = ClientNames::default();
-        if state.is_problem() {
+        let kept_waiting = self.kept_waiting(pool, now);
+        let is_problem = state.is_problem() || kept_waiting > 0;
+        let (mut affected, mut refused_clients) = (ClientNames::default(), 0);
+        if is_problem {
+            let (clients, names) = symptoms.refused_by.since(self.refused_since);
             affected.clone_from(&symptoms.waiting);
-            affected.add(&self.refused_by.1.since(&self.refused_by.0));
+            affected.add(&names);
+            refused_clients = clients;
         }
         let unanswered = if state == Health::NotAnswering { symptoms.unanswered } else { 0 };
         if unanswered > 0 {
@@ -186,7 +213,9 @@ impl Seen {
             state,
             since: self.since,
             waiting: pool.cl_waiting,
-            refused: if state.is_problem() { self.refused.saturating_sub(self.refused_before) } else { 0 },
+            kept_waiting,
+            refused_clients,
+            refused: if is_problem { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
             blocked,
             failed: failing.map_or(0, |failing| failing.clients),
@@ -195,6 +224,18 @@ impl Seen {
             finding,
             not_seen_since: if now.saturating_sub(self.shown_at) > SEEN_NOW { self.shown_at } else { 0 },
         }
+    }
+
+    /// Since when clients wait too long for the end of a pause; 0 if they do not. Those whose wait ends by its limit are
+    /// followed by others.
+    fn kept_waiting(&mut self, pool: &PoolRecord, now: u64) -> u64 {
+        if is_kept_waiting(self.state, pool) {
+            let began = self.kept_waiting.map_or(now.saturating_sub(pool.maxwait.micros()), |(since, _)| since);
+            self.kept_waiting = Some((began, now));
+        }
+        let is_over = |shown: u64| self.state != Health::Paused || now.saturating_sub(shown) >= LASTS;
+        self.kept_waiting = self.kept_waiting.filter(|(_, shown)| !is_over(*shown));
+        self.kept_waiting.map_or(0, |(since, _)| since)
     }
 
     /// Whether the state before this one still lasts: a pause does not end a problem, and what an operator did does.
@@ -210,7 +251,7 @@ impl Seen {
             return None;
         }
         let from = std::mem::replace(&mut self.logged, self.state);
-        self.logged_at = now;
+        (self.logged_waits, self.logged_at) = (self.kept_waiting.is_some(), now);
         Some(HealthChange { pool: pool.clone(), from, health: health.clone() })
     }
 
@@ -221,7 +262,9 @@ impl Seen {
             Health::Untried | Health::Waiting => Health::Healthy,
             state => state,
         };
-        ordinary(self.logged) != ordinary(self.state)
+        // The end of a pause says that nobody waits for it any more.
+        let waits = self.kept_waiting.is_some() && !self.logged_waits;
+        ordinary(self.logged) != ordinary(self.state) || waits
     }
 }
 
@@ -229,7 +272,10 @@ impl Seen {
 fn error_of(state: Health, symptoms: &Symptoms) -> Option<LoginFailure> {
     match state {
         Health::NotAnswering => symptoms.unresponsive.clone(),
-        Health::CannotConnect | Health::LoginRejected => symptoms.failure.clone(),
+        Health::CannotConnect | Health::LoginRejected => {
+            symptoms.failure.as_ref().or(symptoms.barred.as_ref()).cloned()
+        }
+        Health::CannotGrow => symptoms.barred.clone(),
         Health::Failing => symptoms.failing.as_ref().map(failure),
         _ => None,
     }
@@ -290,6 +336,7 @@ fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
             pool.symptoms.unresponsive.as_ref().map_or(now, |unresponsive| unresponsive.since.min(now))
         }
         Health::Failing => pool.symptoms.failing.as_ref().map_or(now, |failing| failing.since.min(now)),
+        Health::CannotGrow => pool.symptoms.barred.as_ref().map_or(now, |barred| barred.since.min(now)),
         Health::CannotConnect | Health::LoginRejected => match &pool.symptoms.failure {
             Some(failure) => failure.since.min(now),
             None => now.saturating_sub(pool.symptoms.login_age.micros()),
@@ -424,24 +471,28 @@ mod tests {
     #[test]
     fn those_who_were_refused_since_a_state_began_are_named() {
         let (mut watch, config) = (HealthWatch::default(), Config::default());
-        let refused = |web: u32, jobs: u32| {
+        let refused = |web: u32, jobs: u32, at: u64| {
             move |pool: &mut PoolRecord| {
                 down(pool, (web + jobs).into());
-                pool.symptoms.refused_by.count("joe", "web", web);
-                pool.symptoms.refused_by.count("joe", "jobs", jobs);
+                pool.symptoms.refused_by.note(("joe", "web", true), weir_base::Origin::V4(1), SECOND / 2);
+                for address in 0..2 {
+                    pool.symptoms.refused_by.note(("joe", "jobs", true), weir_base::Origin::V4(address), at);
+                }
             }
         };
         let healthy = |pool: &mut PoolRecord| {
-            refused(9, 1)(pool);
+            refused(9, 1, SECOND / 2)(pool);
             pool.symptoms.failure = None;
         };
         watch.observe(&mut report(healthy), &config, SECOND);
-        let mut broken = report(refused(9, 4));
-        watch.observe(&mut broken, &config, 2 * SECOND);
+        let mut broken = report(refused(9, 413, 2 * SECOND));
+        let lines = watch.observe(&mut broken, &config, 2 * SECOND);
         let health = &broken.pools[0].health;
         let named: Vec<_> =
             health.affected.most(9).iter().map(|it| (it.application_name.clone(), it.clients)).collect();
-        assert_eq!((health.refused, named), (3, vec![("jobs".to_owned(), 3)]));
+        assert_eq!((health.refused, named), (412, vec![("jobs".to_owned(), 2)]));
+        assert_eq!((health.refused_clients, health.clients()), (2, 2), "each tries again and again");
+        assert!(lines[0].to_string().contains(", clients affected: 2, refusals: 412: "), "{}", lines[0]);
     }
 
     #[test]
@@ -455,11 +506,11 @@ mod tests {
         });
         let changes = watch.observe(&mut broken, &config, 6 * SECOND);
         let health = &broken.pools[0].health;
-        assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 4));
+        assert_eq!((health.state, health.since, health.clients()), (Health::CannotConnect, 5 * SECOND, 2));
         assert_eq!(
             changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["app/owner: health: cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 4: \
-              Connection refused (08006)"]
+            ["app/owner: health: cannot connect since 1970-01-01 00:00:05 UTC (was healthy), clients affected: 2, \
+              refusals: 2: Connection refused (08006)"]
         );
         assert!(watch.is_alert() && changes[0].is_problem());
         let mut later = report(|pool| down(pool, 12));
@@ -473,10 +524,10 @@ mod tests {
         watch.observe(&mut Report::default(), &config, 8 * SECOND);
         let mut new = report(|pool| down(pool, 1));
         watch.observe(&mut new, &config, 9 * SECOND);
-        assert_eq!(new.pools[0].health.clients(), 1);
+        assert_eq!(new.pools[0].health.refused, 1);
         let (mut watch, mut old) = (HealthWatch::default(), report(|pool| down(pool, 100)));
         watch.observe(&mut old, &config, 9 * SECOND);
-        assert_eq!(old.pools[0].health.clients(), 0);
+        assert_eq!(old.pools[0].health.refused, 0);
     }
 
     #[test]
@@ -528,6 +579,7 @@ mod tests {
         let pool = weir_config::PoolConfig { targets: vec![target.clone()], ..Default::default() };
         config.pools.insert("app".to_owned(), std::sync::Arc::new(pool));
         let failing = |second: u64| FailingQueries {
+            of: crate::failing::FailingOf::Pool,
             since: second * SECOND,
             last: second * SECOND,
             sqlstate: *b"53100",
@@ -536,11 +588,17 @@ mod tests {
             clients: 3,
             by: ClientNames::default(),
         };
-        for state in [Health::Failing, Health::NotAnswering, Health::CannotConnect, Health::LoginRejected] {
+        for state in
+            [Health::CannotGrow, Health::Failing, Health::NotAnswering, Health::CannotConnect, Health::LoginRejected]
+        {
             let mut watch = HealthWatch::default();
             let mut at = |second: u64, broken: bool| {
                 let mut report = report(|pool| match state {
                     Health::Failing if broken => pool.symptoms.failing = Some(failing(second)),
+                    Health::CannotGrow if broken => {
+                        let target = Target { host: weir_base::Host::parse("db"), port: 5432 };
+                        pool.symptoms.barred = Some(LoginFailure::no_answer(second * SECOND, second * SECOND, &target));
+                    }
                     Health::CannotConnect if broken => down(pool, 0),
                     Health::LoginRejected if broken => {
                         pool.symptoms.failure =
@@ -585,6 +643,40 @@ mod tests {
         let mut untried = report(|pool| pool.symptoms.logged_in = false);
         watch.observe(&mut untried, &config, 103 * SECOND);
         assert_eq!(untried.pools[0].health.state, Health::Untried, "its address is another one");
+    }
+
+    #[test]
+    fn a_pause_is_a_problem_when_clients_wait_too_long_for_its_end() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut at = |second: u64, waiting: u32, waited: u64| {
+            let mut paused = report(|pool| {
+                (pool.cl_waiting, pool.maxwait) = (waiting, Span::from_secs(waited));
+                pool.symptoms.waiting.count("joe", "web", waiting);
+            });
+            paused.paused = ["app".to_owned()].into();
+            let lines = watch.observe(&mut paused, &config, second * SECOND);
+            (paused.pools.remove(0).health, lines)
+        };
+        let (health, lines) = at(100, 0, 0);
+        assert!(!health.is_problem() && !lines[0].is_problem());
+        assert!(!at(104, 2, 4).0.is_problem(), "a pause of a moment");
+        let (health, lines) = at(110, 2, 5);
+        assert_eq!((health.state, health.since, health.problem_since()), (Health::Paused, 100 * SECOND, 105 * SECOND));
+        assert_eq!((health.is_problem(), health.clients(), health.affected.most(1)[0].clients), (true, 2, 2));
+        assert!(lines[0].is_problem());
+        assert_eq!(
+            lines[0].to_string(),
+            "app/owner: health: paused since 1970-01-01 00:01:40 UTC, clients affected: 2: clients wait since 1970-01-01 \
+             00:01:45 UTC"
+        );
+        // Their time is over, and the next ones wait.
+        let (health, lines) = at(119, 1, 1);
+        assert!(health.is_problem() && health.problem_since() == 105 * SECOND && lines.is_empty());
+        assert!(!at(121, 0, 0).0.is_problem(), "nobody waits");
+        assert!(at(140, 1, 9).0.is_problem());
+        let mut over = report(|pool| (pool.cl_waiting, pool.maxwait) = (1, Span::from_secs(1)));
+        watch.observe(&mut over, &config, 141 * SECOND);
+        assert!(!over.pools[0].health.is_problem() && over.pools[0].health.kept_waiting == 0);
     }
 
     #[test]

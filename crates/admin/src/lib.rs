@@ -30,6 +30,7 @@ mod pool_counters;
 mod recent_log;
 mod records;
 mod refusals;
+mod refused_clients;
 mod refused_logins;
 mod show;
 mod statements;
@@ -40,7 +41,7 @@ mod traffic;
 
 pub use activity::{Activity, Backend, BackendKey, BackendSignal, LookedAt, RoleConnections, ServerCapacity};
 pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, FiredAlert, ListedAlert};
-pub use applications::{Applications, SeenApplication};
+pub use applications::{Applications, SeenApplication, gives_way, stem};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
     Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, LastReload, Persisted,
@@ -55,15 +56,15 @@ pub use control::{
     BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
 };
 pub use error::{ALL_DATABASES, CommandError};
-pub use failing::{FailingQueries, is_grave, is_grave_class};
+pub use failing::{FailingOf, FailingQueries, is_grave, is_grave_class};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
-pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost};
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost, is_rejection};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};
 pub use lost::{LostCounts, LostState};
-pub use one_line::quoted;
+pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
@@ -72,6 +73,7 @@ pub use records::{
     UserClients,
 };
 pub use refusals::{RefusalRecord, Refusals};
+pub use refused_clients::RefusedClients;
 pub use refused_logins::{RefusedLogin, RefusedLogins};
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};

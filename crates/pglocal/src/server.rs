@@ -230,6 +230,12 @@ impl Server {
         self.signal_all(Signal::SIGSTOP);
     }
 
+    /// Freezes the postmaster alone: sessions go on, new connections are accepted by the kernel, and no one answers them.
+    /// [`Server::sigcont`] ends that.
+    pub fn sigstop_postmaster(&self) {
+        self.pid().into_iter().for_each(|pid| send_signal(pid, Signal::SIGSTOP));
+    }
+
     /// Lets the server's processes continue after [`Server::sigstop`].
     pub fn sigcont(&self) {
         self.signal_all(Signal::SIGCONT);

@@ -1,5 +1,6 @@
 //! A bounded list of records, in memory and, with a folder, in a file of one JSON line each: the oldest go first. Of a list
-//! that is [shared](Journal::open_shared), those with most records lose their oldest one.
+//! that is [shared](Journal::open_shared), those with most records lose their oldest one; of several with as many, those of
+//! the larger owner.
 //!
 //! Adding a record never touches the disk; [`write_out`](Journal::write_out) does, on a thread that may block. A line
 //! that can't be read is left out, and the file as it was is kept beside it. While the disk refuses a line, the list
@@ -36,7 +37,7 @@ pub(crate) struct Journal<T> {
     file: Mutex<Option<JournalFile>>,
 }
 
-/// To whom a record belongs, of a list that several share.
+/// To whom a record belongs, of a list that several share: the larger owner, and the one within it.
 type Share<T> = fn(&T) -> (&str, &str);
 
 struct List<T> {
@@ -207,8 +208,11 @@ impl<T> List<T> {
         let Some(share) = self.share else { return 0 };
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         self.records.iter().for_each(|(record, _)| *counts.entry(share(record)).or_default() += 1);
-        let most = counts.values().max().copied();
-        self.records.iter().position(|(record, _)| counts.get(&share(record)).copied() == most).unwrap_or(0)
+        let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+        counts.iter().for_each(|((larger, _), count)| *all.entry(larger).or_default() += count);
+        let size = |of: (&str, &str)| (counts.get(&of).copied(), all.get(of.0).copied());
+        let most = counts.keys().map(|of| size(*of)).max();
+        self.records.iter().position(|(record, _)| Some(size(share(record))) == most).unwrap_or(0)
     }
 }
 
@@ -324,6 +328,16 @@ mod tests {
         }
         assert_eq!(all(&journal), ["c5", "c4", "b2", "b1", "a1"]);
         assert_eq!(all(&open()), all(&journal));
+    }
+
+    #[test]
+    fn where_all_have_as_many_records_the_larger_owner_loses_one() {
+        let journal =
+            Journal::open_shared(None, "list", BOUNDS, |record: &String| (record.split_at(1).0, record.as_str()));
+        for record in ["a1", "b1", "b2", "b3", "b4", "b5", "b6"] {
+            journal.push(record.to_owned());
+        }
+        assert_eq!(all(&journal), ["b6", "b5", "b4", "b3", "a1"]);
     }
 
     #[test]

@@ -18,10 +18,12 @@ pub(crate) struct Health {
     since: Option<f64>,
     /// When the figures last showed the state, which lasts for some seconds more; none while they show it.
     not_seen_since: Option<f64>,
-    /// Clients that wait, and those that were refused since then.
+    /// Clients that feel it, at least.
     clients: u64,
     waiting: u32,
+    /// Refusals since then, and of how many clients at least.
     refused: u64,
+    refused_clients: u32,
     /// Clients that have a server which gives no answer.
     unanswered: u32,
     /// Clients whose query waits for a lock.
@@ -33,7 +35,8 @@ pub(crate) struct Health {
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected; the errors of one that is failing.
     error: Option<LoginError>,
-    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out.
+    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out; since when clients of a paused
+    /// one wait, where that is too long.
     cause: Option<String>,
     /// What to do, as a sentence; empty where nothing is to be done.
     advice: &'static str,
@@ -72,18 +75,19 @@ impl From<&PoolHealth> for Health {
         });
         Health {
             state: of.state.name(),
-            problem: of.state.is_problem(),
+            problem: of.is_problem(),
             since: (of.since > 0).then(|| seconds_of(of.since)),
             not_seen_since: (of.not_seen_since > 0).then(|| seconds_of(of.not_seen_since)),
             clients: of.clients(),
             waiting: of.waiting,
             refused: of.refused,
+            refused_clients: of.refused_clients,
             unanswered: of.unanswered,
             blocked: of.blocked,
             failed: of.failed,
             affected: Affected::most(&of.affected),
             error,
-            cause: of.finding.as_ref().map(|finding| finding.cause.clone()),
+            cause: of.cause(),
             advice: of.advice(),
         }
     }

@@ -279,6 +279,9 @@ fn problem(problem: &Value, at: f64) -> String {
         line += &format!(" for {}", time(Some((at - since).max(0.0) * 1e3)));
     }
     line += &format!(", clients affected: {}", health["clients"]);
+    if let Some(refused) = health["refused"].as_u64().filter(|refused| *refused > 0) {
+        line += &format!(", refusals: {refused}");
+    }
     if let Some(message) = health["error"]["message"].as_str() {
         line += &format!(". {message}");
     } else if let Some(cause) = health["cause"].as_str() {

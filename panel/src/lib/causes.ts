@@ -31,10 +31,10 @@ export interface Cause {
   connects: boolean;
 }
 
-const FELT = ['clients', 'waiting', 'blocked', 'refused', 'unanswered', 'failed'] as const;
+const FELT = ['clients', 'waiting', 'blocked', 'refused', 'refused_clients', 'unanswered', 'failed'] as const;
 export type Felt = Pick<Health, (typeof FELT)[number]>;
 
-const CONNECTS = ['not answering', 'cannot connect', 'login rejected'];
+const CONNECTS = ['cannot grow', 'not answering', 'cannot connect', 'login rejected'];
 /** States of a pool that are one state of its server. */
 const DOWN = ['not answering', 'cannot connect'];
 /** SQLSTATE classes of a connection that is lost or refused, and of a server that stops. */
@@ -108,7 +108,7 @@ function groupedFaults(faults: Fault[]): Cause[] {
       state: faultWord(first),
       pools: [],
       faults: group,
-      felt: { clients: 0, waiting: 0, blocked: 0, refused: 0, unanswered: 0, failed: 0 },
+      felt: { clients: 0, waiting: 0, blocked: 0, refused: 0, refused_clients: 0, unanswered: 0, failed: 0 },
       affected: [],
       since: Math.min(...group.map(({ since }) => since)),
       unseen: null,

@@ -10,12 +10,13 @@ export function feltNow({ unseen, felt, affected }: Cause): string {
 }
 
 /** Refusals are counted apart from clients: one that tries again is refused again. */
-export function feltBy({ clients, waiting, blocked, refused, unanswered, failed }: Felt, affected: Affected[]): string {
-  if (clients === 0) return 'no client is affected yet';
+export function feltBy({ clients, waiting, blocked, refused, refused_clients, unanswered, failed }: Felt, affected: Affected[]): string {
+  if (clients === 0 && refused === 0) return 'no client is affected yet';
   const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : ''];
-  const here = clients - refused;
+  const here = waiting + blocked + unanswered + failed;
   const who = names(affected, refused > 0 ? 0 : clients);
   const felt = here > 0 ? `${plural(here, 'client')} affected: ${parts.filter((part) => part).join(', ')}` : '';
-  const refusals = refused > 0 ? `${plural(refused, 'refusal')}, retries included` : '';
+  const of = refused_clients > 0 ? ` of at least ${plural(refused_clients, 'client')}` : '';
+  const refusals = refused > 0 ? `${plural(refused, 'refusal')}${of}, retries included` : '';
   return `${[felt, refusals].filter((part) => part).join('; ')}${who && `; ${who}`}`;
 }

@@ -1,5 +1,6 @@
 // What is broken, and whether what the page shows is fresh: the same for all pages, from whatever stream of figures one follows.
 import { plural } from './format';
+import { identifier, quoted } from './quote';
 import type { Affected, Event, Fault, Figures, Problem } from './types';
 
 /** After a connection broke off, the browser's next try takes about a second; only after this long it has failed. */
@@ -71,7 +72,7 @@ export const health = new Health();
 /** The users and applications that are affected, of this many clients; empty where none is known. */
 export function names(affected: Affected[], clients: number): string {
   if (affected.length === 0) return '';
-  const parts = affected.map(({ user, application_name }) => (application_name ? `${user} (${application_name})` : user));
+  const parts = affected.map(({ user, application_name }) => (application_name ? `${identifier(user)} (${quoted(application_name)})` : identifier(user)));
   const more = clients - affected.reduce((sum, of) => sum + of.clients, 0);
   if (more > 0) parts.push(plural(more, 'more client'));
   const last = parts.pop() ?? '';

@@ -43,6 +43,7 @@ const TASKS: [name: string, note: string, words: string, href: string, role: Me[
 const STATES: [state: string, note: string][] = [
   ['healthy', 'no client waits, and the server answers'],
   ['waiting', 'a client waits'],
+  ['cannot grow', 'no further server can be opened'],
   ['saturated', 'all servers are busy, and clients wait'],
   ['stalled', 'clients idle in transactions hold the servers'],
   ['blocked', 'a query waits for a lock'],

@@ -30,9 +30,12 @@ export function startsDown(column: Column): boolean {
 }
 
 /** Problems come before all else, the worst first. */
-const WORST = ['saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
+const WORST = ['paused', 'cannot grow', 'saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
 export const badness = (state: string): number => WORST.indexOf(state);
-const badnessOf = ({ pool, now }: Row) => badness((now.health ?? pool.health)?.state ?? '');
+const badnessOf = ({ pool, now }: Row) => {
+  const of = now.health ?? pool.health;
+  return of?.problem ? badness(of.state) : -1;
+};
 
 export function sorted(rows: Row[], column: Column, down: boolean): Row[] {
   const key = KEYS[column];

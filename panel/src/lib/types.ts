@@ -33,6 +33,7 @@ export type HealthState =
   | 'waiting'
   | 'disabled'
   | 'paused'
+  | 'cannot grow'
   | 'saturated'
   | 'stalled'
   | 'blocked'
@@ -43,16 +44,18 @@ export type HealthState =
 
 export interface Health {
   state: HealthState;
-  /** Something is broken, and no operator wants it so. */
+  /** Something is broken, and no operator wants it so; a pause for whose end clients wait too long, too. */
   problem: boolean;
   /** Seconds since 1970. */
   since: number | null;
   /** When the figures last showed the state, which lasts for some seconds more; null while they show it. */
   not_seen_since: number | null;
-  /** Those that wait, and those that were refused since then. */
+  /** Clients that feel it, at least. */
   clients: number;
   waiting: number;
+  /** Refusals since then: who tries again is refused again; and of how many clients at least. */
   refused: number;
+  refused_clients: number;
   unanswered: number;
   /** Those whose query waits for a lock. */
   blocked: number;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Applications, ClientNames, DatabaseStats, PoolCounters, Refusals, Stats};
+use weir_admin::{Applications, DatabaseStats, PoolCounters, Refusals, RefusedClients, Stats};
 use weir_base::{Span, Time};
 use weir_pgwire::Dirty;
 
@@ -13,7 +13,7 @@ pub(crate) struct PoolCounts {
     /// The pool's clients that were refused.
     pub(crate) refusals: Refusals,
     /// Who the refused clients were, but for those that the pool's health does not count.
-    pub(crate) refused_by: ClientNames,
+    pub(crate) refused_by: RefusedClients,
     /// Which applications the clients have been.
     pub(crate) applications: Arc<Applications>,
     /// The kinds of lost session state that the log has mentioned.
@@ -33,7 +33,7 @@ impl PoolCounts {
             stats: Stats::default(),
             counters: PoolCounters::default(),
             refusals: Refusals::default(),
-            refused_by: ClientNames::default(),
+            refused_by: RefusedClients::default(),
             applications: Arc::default(),
             lost_logged: Dirty::NONE,
             late_logged: Dirty::NONE,

@@ -17,20 +17,20 @@ pub(crate) struct RefusalCounts {
 }
 
 impl RefusalCounts {
-    /// Counts a client, by its names, that this pool, or none, has refused.
+    /// Counts a client, by its names and its address, that this pool, or none, has refused at this time: microseconds
+    /// since 1970.
     pub(crate) fn count(
         &mut self,
         pool: Option<&mut PoolSlot>,
         refusal: &Refusal,
-        (user, application, proven): (&str, &str, bool),
+        (names, origin): ((&str, &str, bool), Origin),
+        at: u64,
     ) {
         let class = refusal.class();
         let counts = match pool {
             Some(slot) => {
-                match (class, proven) {
-                    (Class::Other, _) => {}
-                    (_, true) => slot.counts.refused_by.count(user, application, 1),
-                    (_, false) => slot.counts.refused_by.count_unproven(user, application, 1),
+                if class != Class::Other {
+                    slot.counts.refused_by.note(names, origin, at);
                 }
                 &mut slot.counts.refusals
             }

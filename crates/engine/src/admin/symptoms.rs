@@ -2,7 +2,7 @@
 //!
 //! Pure functions; `weir_admin` has the rule.
 
-use weir_admin::{LoginFailure, MOTIONLESS, Symptoms};
+use weir_admin::{FailingQueries, LoginFailure, MOTIONLESS, Symptoms};
 use weir_base::{Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
@@ -19,12 +19,13 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
         logged_in: slot.failures.logged_in(),
         failure: failure(slot, throttle, common),
         opening: slot.login.waits(),
-        failing: slot.error_rate.failing(slot.counts.stats.query_count, now, |at| common.wall(at)),
+        failing: failing(slot, common),
         refused: slot.counts.refusals.total() - slot.counts.refusals.other,
         refused_by: slot.counts.refused_by.clone(),
         ..Symptoms::default()
     };
     let (mut heard, mut hosts) = (Time::from_micros(0), OneHost::None);
+    let mut login = None;
     for (server, state, since) in slot.pool.servers() {
         if let Some(server) = conns.get::<ServerSlot>(server) {
             if matches!(server.state, ServerState::Up(..)) {
@@ -36,6 +37,7 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
             InPool::Login => {
                 symptoms.opening = true;
                 symptoms.login_age = symptoms.login_age.max(now.since(since));
+                login = conns.get::<ServerSlot>(server).map(|server| (since, server.connection.target()));
             }
             InPool::Linked(_) => {
                 let (awaiting_client, stuck) = motionless(conns.get::<ServerSlot>(server), now);
@@ -45,6 +47,7 @@ pub(super) fn symptoms(common: &Common, conns: &ConnTable, throttle: &LoginThrot
             InPool::Idle { .. } | InPool::Closing => {}
         }
     }
+    symptoms.barred = barred(slot, common, symptoms.failure.as_ref(), login);
     if heard.micros() > 0 {
         symptoms.heard = common.wall(heard);
     }
@@ -92,6 +95,37 @@ fn failure(slot: &PoolSlot, throttle: &LoginThrottle, common: &Common) -> Option
     }
     let (error, at) = slot.failures.current()?;
     Some(LoginFailure::new(wall(slot.failures.since()), wall(at), &error.sqlstate, &error.message))
+}
+
+/// What fails: queries of the pool, its servers, or the queries of an application.
+fn failing(slot: &PoolSlot, common: &Common) -> Option<FailingQueries> {
+    let (now, wall) = (common.now(), |at| common.wall(at));
+    let queries = slot.error_rate.failing(slot.counts.stats.query_count, now, wall);
+    let servers = || slot.lost_servers.failing(now, wall);
+    queries.or_else(servers).or_else(|| slot.application_errors.failing(now, wall))
+}
+
+/// Why a pool that has room for more servers can't open one, if that has lasted: two logins have failed, or the one under
+/// way has no answer. The owner tries, and knows, for a borrower.
+fn barred(
+    slot: &PoolSlot,
+    common: &Common,
+    failure: Option<&LoginFailure>,
+    login: Option<(Time, &Target)>,
+) -> Option<LoginFailure> {
+    let now = common.now();
+    if slot.lending.is_borrower() || slot.is_full(now) {
+        return None;
+    }
+    let hangs = login.filter(|(since, _)| now.since(*since) >= MOTIONLESS);
+    let lasts = |failure: &&LoginFailure| {
+        failure.last > failure.since && common.wall(now).saturating_sub(failure.since) >= MOTIONLESS.micros()
+    };
+    match (failure, hangs) {
+        (Some(failure), Some(_)) => Some(failure.clone()),
+        (failure, None) => failure.filter(lasts).cloned(),
+        (None, Some((since, target))) => Some(LoginFailure::no_answer(common.wall(since), common.wall(now), target)),
+    }
 }
 
 /// Whether a server's client, or its query, has not moved for long.

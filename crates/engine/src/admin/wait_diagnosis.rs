@@ -77,12 +77,12 @@ impl Diagnosis<'_> {
     /// cause.
     pub(crate) fn cause(&self) -> (Cause, String) {
         let Diagnosis { now, pool: slot, .. } = *self;
-        let (now_in, size) = (slot.pool.snapshot(now), slot.pool.settings().size);
+        let now_in = slot.pool.snapshot(now);
         let holders = self.holders();
         if now_in.paused {
             return (Cause::Paused, format!("The pool is paused. {holders}"));
         }
-        if size > 0 && now_in.active + now_in.idle >= size {
+        if slot.is_full(now) {
             return (Cause::PoolFull, holders);
         }
         let failures = self.down.map(|down| (&down.error, down.too_slow, down.since)).or_else(|| {

@@ -26,9 +26,9 @@ const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
 fn count_refusal(core: &mut Core, now: Time, client: &ClientSlot, refusal: &Refusal) {
+    let (origin, at) = (Origin::of(&client.addr), core.common.wall(now));
     if refusal.denies_login() && !client.phase.has_logged_in() {
-        let (names, origin) = ((&*client.user, client.requested_database()), Origin::of(&client.addr));
-        let at = core.common.wall(now);
+        let names = (&*client.user, client.requested_database());
         core.refusals.count_login(names, origin, refusal, at);
     }
     let pool = client.pool().or_else(|| {
@@ -44,7 +44,7 @@ fn count_refusal(core: &mut Core, now: Time, client: &ClientSlot, refusal: &Refu
         })
     });
     let names = (&*client.user, client.application(&core.sessions.params), client.phase.has_logged_in());
-    core.refusals.count(pool.map(|ix| core.pools.get_mut(ix)), refusal, names);
+    core.refusals.count(pool.map(|ix| core.pools.get_mut(ix)), refusal, (names, origin), at);
 }
 
 /// A client left its server; `why` is logged if the server must be closed.

@@ -23,6 +23,20 @@ pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: ConnId, why:
     leave::remove_client(core, now, client, why, io);
 }
 
+/// Counts a server that the database server has ended: with its reason, or without one while a client had it.
+fn count_lost(core: &mut Core, now: Time, server: &ServerSlot) {
+    let code = match &server.fatal_error {
+        Some(Refusal::ServerDown { sqlstate, .. }) => sqlstate.as_bytes().try_into().ok(),
+        None => server.link.map(|_| *b"08006"),
+        Some(_) => None,
+    };
+    let slot = core.pools.get_mut(server.pool);
+    let others = slot.pool.len() as u32;
+    if let Some(code) = code {
+        slot.lost_servers.count(code, others, now);
+    }
+}
+
 /// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.
 pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
@@ -33,7 +47,8 @@ pub(crate) fn server_lost<I: Io>(core: &mut Core, now: Time, mut server: Box<Ser
         lines::about_server(core, Level::Info, &server, text, io);
     }
     core.pools.get_mut(ix).pool.lost(conn, now);
-    create::keep_trying(core, now, ix);
+    create::server_lost(core, now, ix);
+    count_lost(core, now, &server);
     core.upgrade.left(conn);
     core.common.follow_up(FollowUp::PollPool(ix));
     match phase {

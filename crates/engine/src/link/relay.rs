@@ -196,6 +196,9 @@ pub(crate) fn feed_server<I: Io>(
     if let Some(unusual) = &outcome.unusual {
         count_errors(cx, slot, client.as_deref(), &unusual.errors);
     }
+    if outcome.transactions > 0 && slot.application_errors.counts_transactions() {
+        count_of_application(cx, slot, client.as_deref(), outcome.transactions);
+    }
     fed
 }
 
@@ -206,13 +209,33 @@ fn count_errors<I: Io>(cx: &mut Cx<'_, I>, slot: &mut PoolSlot, client: Option<&
         let counted = (slot.counts.counters.errors.total(), slot.counts.stats.query_count);
         slot.counts.counters.errors.count(*code, 1);
         let Some(client) = client else { continue };
-        let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
-        let application = session.map_or("", |session| cx.sessions.application(session));
+        let application = application(cx, client);
         let error = CountedError { code: *code, client: client.conn, user: &client.user, application };
-        if slot.error_rate.count(&error, counted, cx.now) {
+        let is_failing = slot.error_rate.count(&error, counted, cx.now);
+        if slot.application_errors.count(&error, cx.now) || is_failing {
             announce_trouble(cx.common, cx.io);
         }
     }
+}
+
+/// Counts the transactions of an application with many errors.
+#[cold]
+fn count_of_application<I: Io>(
+    cx: &mut Cx<'_, I>,
+    slot: &mut PoolSlot,
+    client: Option<&ClientSlot>,
+    transactions: u32,
+) {
+    if let Some(client) = client {
+        let names = (&*client.user, application(cx, client));
+        slot.application_errors.ended(names, client.conn, transactions, cx.now);
+    }
+}
+
+/// The application_name of a client with a session.
+fn application<'c, I: Io>(cx: &Cx<'_, I>, client: &'c ClientSlot) -> &'c str {
+    let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
+    session.map_or("", |session| cx.sessions.application(session))
 }
 
 /// Counts the statements that were executed, and logs those that took long.

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use weir_admin::ServiceState;
+use weir_admin::{ServiceState, is_rejection};
 use weir_base::{Time, WorkerId};
 use weir_config::FileFormat;
-use weir_pool::Pool;
+use weir_pool::{ConnectFailure, Pool};
 
 use crate::client::slot::ClientSlot;
 use crate::common::FollowUp;
@@ -107,12 +107,33 @@ pub(crate) fn move_to_successor(core: &mut Core, now: Time, client: &mut ClientS
     join(core, ix, client);
 }
 
-/// A server was lost, or could not be reached: with a `weir.toml` its pool tries until it is back, even if no client
-/// waits, so that its health is known. With a `pgbouncer.ini` only clients and min_pool_size open servers, as in
-/// PgBouncer.
-pub(crate) fn keep_trying(core: &mut Core, now: Time, ix: PoolIx) {
+/// A server was lost, and was the last one: the pool tries until it is back.
+pub(crate) fn server_lost(core: &mut Core, now: Time, ix: PoolIx) {
+    if core.pools.get(ix).pool.is_empty() {
+        keep_trying(core, now, ix);
+    }
+}
+
+/// A login has failed: the pool tries until a server that is away is back. Beside servers that work it tries unless it was
+/// rejected: whether it can grow again is not known otherwise.
+pub(crate) fn login_failed(core: &mut Core, now: Time, ix: PoolIx, failure: ConnectFailure) {
+    let slot = core.pools.get(ix);
+    let is_rejected = || slot.failures.last().is_some_and(|(error, _)| is_rejection(&error.sqlstate));
+    let tries = match failure {
+        ConnectFailure::Elsewhere => false,
+        _ if slot.pool.is_empty() => failure == ConnectFailure::Away,
+        _ => !is_rejected(),
+    };
+    if tries {
+        keep_trying(core, now, ix);
+    }
+}
+
+/// With a `weir.toml` a pool tries even if no client waits, so that its health is known. With a `pgbouncer.ini` only clients
+/// and min_pool_size open servers, as in PgBouncer.
+fn keep_trying(core: &mut Core, now: Time, ix: PoolIx) {
     let slot = core.pools.get_mut(ix);
-    if core.common.config().format == FileFormat::Toml && slot.pool.is_empty() && !slot.lending.is_borrower() {
+    if core.common.config().format == FileFormat::Toml && !slot.lending.is_borrower() {
         slot.pool.keep_trying(now);
     }
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{ClientNames, FailingQueries, SqlState, is_grave};
+use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave};
 use weir_base::{ConnId, Span, Time};
+
+use crate::pools::error_codes::ErrorCodes;
 
 /// The length of a window.
 const WINDOW: Span = Span::from_secs(5);
@@ -23,11 +25,8 @@ const LEAST_BEFORE: u64 = 100;
 const GRAVE_SHARE: u64 = 10;
 const SHARE: u64 = 2;
 const SHARE_BEFORE: u64 = 10;
-/// Kinds of errors, and clients, that are counted separately in a window.
-const MOST_CODES: usize = 8;
+/// Clients that are counted separately in a window.
 const MOST_CLIENTS: usize = 32;
-/// The statement after the one that failed, in a transaction: it says nothing about the cause.
-const IN_FAILED_TRANSACTION: SqlState = *b"25P02";
 
 /// See the head of the file.
 #[derive(Default)]
@@ -56,7 +55,7 @@ struct Window {
     errors: u32,
     grave: u32,
     last: Time,
-    codes: Vec<(SqlState, u32)>,
+    codes: ErrorCodes,
     /// Each with its user and application.
     clients: Vec<(ConnId, String, String)>,
 }
@@ -90,7 +89,8 @@ impl ErrorRate {
         Some(FailingQueries {
             since: wall(since),
             last: wall(newer.last.max(older.last)),
-            sqlstate: windows.most_frequent(),
+            of: FailingOf::Pool,
+            sqlstate: newer.codes.most_frequent(&older.codes),
             errors: u64::from(newer.errors + older.errors),
             queries: windows.queries(queries),
             clients,
@@ -175,16 +175,6 @@ impl Windows {
             self.failing.get_or_insert(Failing { since, until: now }).until = now + HOLD;
         }
     }
-
-    /// The most frequent error: of those of a server in trouble, if there are any.
-    fn most_frequent(&self) -> SqlState {
-        let codes = || self.now.codes.iter().chain(&self.before.codes);
-        let total = |code: &SqlState| codes().filter(|(other, _)| other == code).map(|(_, count)| count).sum::<u32>();
-        let best = codes().map(|(code, _)| code).max_by_key(|code| {
-            (is_grave(code), **code != IN_FAILED_TRANSACTION, total(code), std::cmp::Reverse(**code))
-        });
-        best.copied().unwrap_or(*b"XX000")
-    }
 }
 
 impl Window {
@@ -196,11 +186,7 @@ impl Window {
         self.errors += 1;
         self.grave += u32::from(is_grave(&error.code));
         self.last = now;
-        if let Some((_, count)) = self.codes.iter_mut().find(|(code, _)| *code == error.code) {
-            *count += 1;
-        } else if self.codes.len() < MOST_CODES {
-            self.codes.push((error.code, 1));
-        }
+        self.codes.count(error.code);
         if self.clients.len() < MOST_CLIENTS && !self.clients.iter().any(|(client, ..)| *client == error.client) {
             self.clients.push((error.client, error.user.to_owned(), error.application.to_owned()));
         }

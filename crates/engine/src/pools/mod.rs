@@ -6,9 +6,12 @@
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.
 
+pub(crate) mod application_errors;
 pub(crate) mod apply_config;
 pub(crate) mod create;
+pub(crate) mod error_codes;
 pub(crate) mod error_rate;
+pub(crate) mod lost_servers;
 pub(crate) mod poll;
 pub(crate) mod reconnect;
 pub(crate) mod refuse;
@@ -30,7 +33,9 @@ use crate::common::Common;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
 use crate::listen::state::{Listening, has_room};
+use crate::pools::application_errors::ApplicationErrors;
 use crate::pools::error_rate::ErrorRate;
+use crate::pools::lost_servers::LostServers;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -70,6 +75,10 @@ pub(crate) struct PoolSlot {
     pub(crate) counts: PoolCounts,
     /// How many of its queries end in an error.
     pub(crate) error_rate: ErrorRate,
+    /// Applications with errors.
+    pub(crate) application_errors: ApplicationErrors,
+    /// Servers that the database server has ended.
+    pub(crate) lost_servers: LostServers,
     /// The login messages for clients, from a server's reported parameters.
     pub(crate) welcome: Option<Welcome>,
     /// When the login messages were last known to be those of a server.
@@ -296,6 +305,8 @@ impl PoolSlot {
             is_plain: false,
             counts: PoolCounts::new(now),
             error_rate: ErrorRate::default(),
+            application_errors: ApplicationErrors::default(),
+            lost_servers: LostServers::default(),
             welcome: None,
             confirmed_at: Time::from_micros(0),
             last_welcome: None,
@@ -327,6 +338,12 @@ impl PoolSlot {
     pub(crate) fn seems_plain(&self) -> bool {
         let alone = matches!(&self.lending, LendingRole::Owner(lender) if !lender.lends());
         alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle()
+    }
+
+    /// Whether the pool has all the servers that it may have without its reserve, here or lent.
+    pub(crate) fn is_full(&self, now: Time) -> bool {
+        let (has, size) = (self.pool.snapshot(now), self.pool.settings().size);
+        size > 0 && has.active + has.idle >= size
     }
 
     /// The pool was polled.

@@ -123,15 +123,16 @@ pub(crate) fn poll_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut 
     }
     if let Some(slot) = core.pools.find_mut(ix) {
         slot.polled();
-        report_trouble(core, ix, io);
+        report_trouble(core, now, ix, io);
     }
 }
 
 /// A pool has changed: if it is in trouble, worker 0 receives a message, once until its next look. The log of a
 /// `pgbouncer.ini` has no lines about that.
-fn report_trouble<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+fn report_trouble<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get(ix);
-    let trouble = slot.pool.oldest_wait().is_some() || slot.failures.last().is_some();
+    let fails = || slot.failures.last().is_some() || slot.lost_servers.is_failing(now);
+    let trouble = slot.pool.oldest_wait().is_some() || fails();
     if trouble {
         announce_trouble(&mut core.common, io);
     }

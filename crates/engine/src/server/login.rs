@@ -71,9 +71,7 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
     }
     slot.failures.add(error, false, now);
     slot.pool.connect_failed(server.conn, failure, now);
-    if failure == ConnectFailure::Away {
-        create::keep_trying(core, now, server.pool);
-    }
+    create::login_failed(core, now, server.pool, failure);
     core.common.follow_up(FollowUp::PollPool(server.pool));
 }
 

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
 use crate::link::lost;
+use crate::pools::create;
 use crate::port::{Io, Level};
 use crate::server::close;
 use crate::server::login_failure::LoginFailureKind;
@@ -264,8 +265,9 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, rea
     let slot = core.pools.get_mut(server.pool);
     let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &error);
     // The pool has decided already, when the connect began.
-    let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
+    let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
     slot.failures.add(all, true, now);
+    create::login_failed(core, now, server.pool, failure);
     close::disconnect(core, server, if reached { reason.text() } else { CONNECT_FAILED }, io);
 }
 

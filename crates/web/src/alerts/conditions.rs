@@ -1,6 +1,6 @@
 //! The conditions of a moment: states of health, and thresholds of figures. Pure.
 
-use weir_admin::{AlertKey, Condition, Health, PoolHealth};
+use weir_admin::{AlertKey, Condition, Health, PoolHealth, identifier};
 use weir_base::plural;
 use weir_config::Config;
 
@@ -60,16 +60,21 @@ fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
     if pool.health.not_seen_since > 0 || !config.alerts.states.iter().any(|name| name == state.name()) {
         return None;
     }
+    // A pause is what an operator wants, until clients wait too long for its end.
+    if state == Health::Paused && !pool.health.is_problem() {
+        return None;
+    }
     let reason = pool.health.reason().map(|reason| format!(": {}", reason.trim_end_matches('.')));
-    let summary = format!("Pool {} is in the state \"{}\"{}.", pool.name, state.name(), reason.unwrap_or_default());
-    let critical = state >= Health::Stalled;
-    let about = (critical, pool.health.clients(), pool.health.since);
+    let (name, reason) = (identifier(pool.name), reason.unwrap_or_default());
+    let summary = format!("Pool {name} is in the state \"{state}\"{reason}.");
+    let critical = state >= Health::Stalled || state == Health::Paused;
+    let about = (critical, pool.health.clients(), pool.health.problem_since());
     Some(condition(state.name(), Some(pool.name), about, summary, pool.health.advice()))
 }
 
 fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
     let alerts = &config.alerts;
-    let waiting = pool.clients_waiting.max(0.0) as u64;
+    let (name, waiting) = (identifier(pool.name), pool.clients_waiting.max(0.0) as u64);
     let wait = alerts.wait_p95.micros() as f64 / 1e3;
     let mut found = Vec::new();
     let mut check = |rule, most: f64, value: f64, summary: String, advice| {
@@ -81,21 +86,21 @@ fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
         "clients_waiting",
         f64::from(alerts.clients_waiting),
         pool.clients_waiting,
-        format!("{} of pool {} for a server.", plural(waiting, "client waits", "clients wait"), pool.name),
+        format!("{} of pool {name} for a server.", plural(waiting, "client waits", "clients wait")),
         "See what the pool's servers do: the incidents in the panel.",
     );
     check(
         "wait_p95",
         wait,
         pool.wait_ms_p95,
-        format!("95 % of the waits in pool {} take up to {:.0} ms.", pool.name, pool.wait_ms_p95),
+        format!("95 % of the waits in pool {name} take up to {:.0} ms.", pool.wait_ms_p95),
         "See what the pool's servers do: the incidents in the panel.",
     );
     check(
         "errors_per_second",
         f64::from(alerts.errors_per_second),
         pool.errors_per_second,
-        format!("The servers of pool {} send {:.0} errors a second.", pool.name, pool.errors_per_second),
+        format!("The servers of pool {name} send {:.0} errors a second.", pool.errors_per_second),
         "See the errors by their codes on the pool's page.",
     );
     found
@@ -141,6 +146,23 @@ mod tests {
             of_health(&config, &pool).map(|condition| condition.since)
         };
         assert_eq!((found(0), found(5)), (Some(1), None));
+    }
+
+    #[test]
+    fn a_pause_is_a_condition_when_clients_wait_too_long_for_its_end() {
+        let config = Config::default();
+        let found = |kept_waiting| {
+            let health =
+                PoolHealth { state: Health::Paused, since: 1, kept_waiting, waiting: 2, ..PoolHealth::default() };
+            let (clients_waiting, wait_ms_p95, errors_per_second) = (2.0, 0.0, 0.0);
+            let pool = PoolMoment { name: "app", health: &health, clients_waiting, wait_ms_p95, errors_per_second };
+            of_health(&config, &pool)
+        };
+        assert_eq!(found(0), None);
+        let condition = found(60_000_000).expect("a condition");
+        assert_eq!((condition.key.rule.as_str(), condition.critical, condition.since), ("paused", true, 60_000_000));
+        let words = "Pool app is in the state \"paused\": clients wait since 1970-01-01 00:01:00 UTC.";
+        assert_eq!((condition.summary.as_str(), condition.clients), (words, 2));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Suspects {
         });
         for (name, health, busy, wait) in used.chain(unused).filter(|(name, ..)| wanted(name)) {
             let Some(pool) = config.pools.get(name).or(config.fallback.as_ref()) else { continue };
-            if busy == 0 && !health.state.is_problem() {
+            if busy == 0 && !health.is_problem() {
                 continue;
             }
             let new = || {
@@ -152,7 +152,7 @@ fn unseen(pool: &PoolNow, reason: &str) -> Option<Unseen> {
 /// them is in use. A pause is no incident before clients wait for its end.
 fn explains(health: &PoolHealth, none: bool) -> bool {
     match health.state {
-        Health::NotAnswering | Health::Failing => true,
+        Health::NotAnswering | Health::Failing | Health::CannotGrow => true,
         Health::CannotConnect | Health::LoginRejected => none,
         Health::Paused => health.waiting > 0,
         _ => false,

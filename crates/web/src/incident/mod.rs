@@ -10,7 +10,9 @@ mod process;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use weir_admin::{Activity, ClientNames, Finding, Health, LockWait, PinCounts, PoolHealth, SocketRecord};
+use weir_admin::{
+    Activity, ClientNames, Finding, Health, LockWait, PinCounts, PoolHealth, SocketRecord, identifier, quoted,
+};
 use weir_base::{PoolMode, plural};
 
 use crate::activity_probe::ProbedActivity;
@@ -68,6 +70,9 @@ pub(crate) struct Incident {
     seen: Seen,
     holders: Vec<Holder>,
     waiting: Vec<Client>,
+    /// Whether the pool's health is the cause by itself.
+    #[serde(skip)]
+    explained: bool,
 }
 
 /// The cause of an incident.
@@ -94,7 +99,7 @@ pub(crate) enum Cause {
     Failing,
     /// An operator has paused the pool.
     Paused,
-    /// Fewer servers are open than the pool may have.
+    /// Fewer servers are open than the pool may have: for a reason that its health has, or that is not known.
     FewerServers,
 }
 
@@ -155,6 +160,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         let cause = match of.health.state {
             Health::Paused => Cause::Paused,
             Health::Failing => Cause::Failing,
+            Health::CannotGrow => Cause::FewerServers,
             _ => Cause::ServerDown,
         };
         // Also those that were refused, and those whose server is away.
@@ -165,7 +171,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         cause(of, &holders, clients_waiting)?
     };
     let (title, advice) = match cause {
-        Cause::ServerDown | Cause::Failing | Cause::Paused => (of.health.state.name(), of.health.advice()),
+        _ if of.explained => (of.health.state.name(), of.health.advice()),
         Cause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
         _ => (cause.words(), cause.advice()),
     };
@@ -188,6 +194,7 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         seen: Seen::of(look),
         holders,
         waiting,
+        explained: of.explained,
     })
 }
 
@@ -195,11 +202,10 @@ impl Incident {
     /// What the workers are to know of the incident: who holds the lock, or the servers. None where the pool's health
     /// says it already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
-        let lock = match self.cause {
-            Cause::ServerDown | Cause::Failing | Cause::Paused => return None,
-            Cause::Blocked => Some(self.lock_wait(at)),
-            _ => None,
-        };
+        if self.explained {
+            return None;
+        }
+        let lock = (self.cause == Cause::Blocked).then(|| self.lock_wait(at));
         Some(Finding::new(at, lock, &self.text, self.advice))
     }
 
@@ -318,7 +324,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
     match most {
         Some((name, count)) if !name.is_empty() && count > 1 && count as f64 > all * HALF => Some((
             Cause::OneApplication,
-            format!("{wait}; {name} has {count} of {} servers; {longest}.", of.servers.len()),
+            format!("{wait}; {} has {count} of {} servers; {longest}.", quoted(name), of.servers.len()),
         )),
         _ => {
             Some((Cause::LongQueries, format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len())))
@@ -327,7 +333,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(Cause, Str
 }
 
 /// What is said of servers that idle clients keep for the state that they have left there, where that is most servers:
-/// `4 of 5 servers in use are kept by idle clients for what they have left there (listen: 4), most by jobs (3), the
+/// `4 of 5 servers in use are kept by idle clients for what they have left there (listen: 4), most by "jobs" of shop (3), the
 /// longest for 2 min`.
 fn pins(of: &PoolNow) -> Option<String> {
     let kept = || of.servers.iter().filter_map(|server| Some((server.link?, server.pinned.as_deref()?)));
@@ -343,8 +349,11 @@ fn pins(of: &PoolNow) -> Option<String> {
         return None;
     }
     let most = names.most(1).pop().map(|most| {
-        let name = if most.application_name.is_empty() { "clients without a name" } else { &most.application_name };
-        format!(", most by {name} of {} ({})", most.user, most.clients)
+        let name = match most.application_name.as_str() {
+            "" => "clients without a name".to_owned(),
+            name => quoted(name),
+        };
+        format!(", most by {name} of {} ({})", identifier(&most.user), most.clients)
     });
     let idle = kept().filter_map(|(_, pin)| Some(of.at.saturating_sub(pin.idle_since?) as f64 / 1e6));
     let longest = idle.fold(0.0, f64::max);
@@ -447,8 +456,9 @@ impl Seen {
             Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.clone()) },
             Some(Ok(activity)) => {
                 let by = activity.user.to_string();
+                let name = identifier(&by);
                 let hidden = format!(
-                    "{by} may not see what processes of other users do; GRANT pg_read_all_stats TO {by} shows it"
+                    "{name} may not see what processes of other users do; GRANT pg_read_all_stats TO {name} shows it"
                 );
                 let reason = activity
                     .hidden

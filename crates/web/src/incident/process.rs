@@ -1,7 +1,7 @@
 //! A backend in the view: what the server shows of it, and the client that Weir has linked to it.
 
 use serde::Serialize;
-use weir_admin::{Backend, BackendKey, SocketRecord};
+use weir_admin::{Backend, BackendKey, SocketRecord, identifier, quoted};
 
 use crate::pinned::Pinned;
 use crate::whole::{whole, whole_or_none};
@@ -177,8 +177,8 @@ impl Process {
             Some(client) => (&client.application_name, &client.user, Some(client.address.as_str())),
             None => (&self.application_name, &self.user, self.address.as_deref()),
         };
-        let name = if application.is_empty() { "a client" } else { application };
-        let user = if user.is_empty() { String::new() } else { format!(" of {user}") };
+        let name = if application.is_empty() { "a client".to_owned() } else { quoted(application) };
+        let user = if user.is_empty() { String::new() } else { format!(" of {}", identifier(user)) };
         let address = address.map(|address| format!(" at {address}")).unwrap_or_default();
         format!("{name}{user}{address}")
     }

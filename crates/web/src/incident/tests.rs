@@ -86,7 +86,7 @@ fn a_lock_is_found_with_its_holder_and_all_behind_it() {
     assert_eq!(found.cause, Cause::Blocked);
     let affected = serde_json::json!([{ "user": "joe", "application_name": "web", "clients": 5 }]);
     assert_eq!((found.clients_affected, serde_json::to_value(&found.affected).ok()), (5, Some(affected)));
-    let wanted = "Blocked by process 1 (billing of joe at 10.0.0.5), idle in its transaction for 20 s: 4 queries wait for \
+    let wanted = "Blocked by process 1 (\"billing\" of joe at 10.0.0.5), idle in its transaction for 20 s: 4 queries wait for \
                   its locks, the first for 13 s, and 1 client waits for a server.";
     assert_eq!(found.text, wanted);
     assert_eq!((found.holders.len(), found.holders[0].blocks.len(), found.seconds), (1, 4, 20.0));
@@ -169,7 +169,7 @@ fn servers_that_idle_clients_keep_are_a_cause_with_the_kinds_and_the_application
     let found = incident(&now, None).expect("an incident");
     assert_eq!(found.cause, Cause::Pins);
     let wanted = "1 client waits for a server, the first for 2 s; 3 of 4 servers in use are kept by idle clients for what \
-                  they have left there (listen: 2, temporary_objects: 1), most by web of joe (2), the longest for 50 s.";
+                  they have left there (listen: 2, temporary_objects: 1), most by \"web\" of joe (2), the longest for 50 s.";
     assert_eq!(found.text, wanted);
     assert_eq!((found.holders.len(), found.holders[0].process.pinned_idle_seconds), (3, Some(50.0)));
     // Where few are kept, they are not the cause.
@@ -206,7 +206,7 @@ fn a_paused_pool_whose_clients_wait_and_one_without_clients_whose_server_is_away
     let paused = PoolNow { health, explained: true, ..pool(Vec::new(), &[4.0]) };
     let found = incident(&paused, None).expect("an incident");
     assert_eq!((found.cause, found.title, found.seconds), (Cause::Paused, "paused", 9.0));
-    let health = PoolHealth { state: weir_admin::Health::LoginRejected, refused: 7, ..PoolHealth::default() };
+    let health = PoolHealth { state: weir_admin::Health::LoginRejected, refused_clients: 7, ..PoolHealth::default() };
     let refuses = PoolNow { health, explained: true, ..pool(Vec::new(), &[]) };
     let found = incident(&refuses, None).expect("an incident");
     assert_eq!((found.cause, found.title, found.clients_affected), (Cause::ServerDown, "login rejected", 7));

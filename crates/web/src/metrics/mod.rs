@@ -403,7 +403,7 @@ impl Figures {
         self.of_each(family, |pool| seconds_of(pool.health.since))?;
         let (name, help) = (
             "weir_pool_health_clients",
-            "Clients that feel the state: waiting, without an answer, or refused since it began",
+            "Clients that feel the state, at least: waiting or refused since it began, without an answer, behind a lock, with errors",
         );
         let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         self.of_each(family, |pool| pool.health.clients() as f64)

@@ -15,7 +15,8 @@ fn report(pools: usize) -> Report {
         (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
         pool.statement_bytes = 4_096;
         let since = 1_500_000;
-        pool.health = PoolHealth { state: Health::Stalled, since, waiting: 2, refused: 3, ..PoolHealth::default() };
+        pool.health =
+            PoolHealth { state: Health::Stalled, since, waiting: 2, refused_clients: 5, ..PoolHealth::default() };
         pool
     };
     let stats = |n: usize| {

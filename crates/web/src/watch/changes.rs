@@ -5,14 +5,17 @@
 //! the folder of `[web] history` where there is one. Names come from the logins of clients, which the workers note; the
 //! load from the figures that are stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use weir_admin::{PoolRecord, quoted};
+use weir_admin::{PoolRecord, identifier, stem};
 
+use super::changed::{Changed, Kind};
+use super::deployments::{Came, deployments};
 use super::history::History;
+use super::known_names::KnownNames;
 use super::ring::Scale;
 use super::series::place;
 use crate::clock;
@@ -27,8 +30,8 @@ const LEARNING: f64 = 60.0;
 const SAME: f64 = 1.0;
 /// The most changes of a kind that are named.
 const NAMED: usize = 3;
-/// From this many new names of a pool in [`BEFORE`] on, its clients' names change all the time, and say nothing.
-const RESTLESS: usize = 12;
+/// What a worker has seen so long before the last look, in microseconds, was there at that look.
+const SLACK: u64 = 5_000_000;
 /// The load of these last minutes is compared with that of a day before.
 const RECENT: u64 = 10;
 const DAY: u64 = 24 * 60;
@@ -40,89 +43,90 @@ const TIMES: f32 = 2.0;
 const BOUNDS: Bounds = Bounds { records: 5_000, bytes: 1 << 20 };
 const FILE: &str = "changes";
 
-/// Something that changed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Changed {
-    pub(crate) kind: Kind,
-    /// Seconds since 1970.
-    pub(crate) at: f64,
-    /// What changed, in a few words.
-    pub(crate) text: String,
-}
-
-/// In the order in which they are likely to be why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
-    Upgrade,
-    Deployment,
-    Load,
-}
-
 /// What is remembered.
 #[derive(Clone, Serialize, Deserialize)]
 enum Record {
     /// Weir of this version was started.
     Start { at: f64, version: String },
-    /// An application of a pool was first seen; none of a process that has just begun to learn them is new.
-    Application { at: f64, pool: String, name: String, is_new: bool },
+    /// An application of a pool was first seen; none of a process that has just begun to learn them is new. `stem`: what
+    /// its versions have in common.
+    Application {
+        at: f64,
+        pool: String,
+        name: String,
+        is_new: bool,
+        #[serde(default)]
+        stem: String,
+    },
+}
+
+/// Who shares the list: each program of each pool.
+fn share(of: &Record) -> (&str, &str) {
+    match of {
+        Record::Start { .. } => ("", ""),
+        Record::Application { pool, stem, .. } => (pool, stem),
+    }
 }
 
 pub(super) struct Changes {
     journal: Journal<Record>,
-    /// The applications that are known, by pool.
-    known: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    known: Mutex<Known>,
     /// Until when applications are only learned, in seconds since 1970.
     learning: f64,
+}
+
+struct Known {
+    names: KnownNames,
+    /// When this process began, and when it last looked: microseconds since 1970.
+    began: u64,
+    looked: u64,
 }
 
 impl Changes {
     /// With what earlier processes have seen in a folder, if there is one. Weir of this version starts now.
     pub(super) fn open(folder: Option<&Path>, version: &str) -> Changes {
-        let journal: Journal<Record> = Journal::open(folder, FILE, BOUNDS);
-        let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let journal: Journal<Record> = Journal::open_shared(folder, FILE, BOUNDS, share);
+        let mut names = KnownNames::default();
         journal.newest_first(|all| {
-            for record in all {
+            let mut seen: Vec<&Record> = all.collect();
+            seen.reverse();
+            for record in seen {
                 if let Record::Application { pool, name, .. } = record {
-                    known.entry(pool.clone()).or_default().insert(name.clone());
+                    names.add(pool, name);
                 }
             }
         });
         let at = clock::now().as_secs_f64();
-        let learning = if known.is_empty() { at + LEARNING } else { 0.0 };
+        let learning = if names.is_empty() { at + LEARNING } else { 0.0 };
         journal.push(Record::Start { at, version: version.to_owned() });
+        let known = Known { names, began: (at * 1e6) as u64, looked: 0 };
         Changes { journal, known: Mutex::new(known), learning }
     }
 
     /// Takes in which applications clients have been; `now` in seconds since 1970.
     pub(super) fn observe(&self, pools: &[PoolRecord], now: f64) {
         let mut known = lock(&self.known);
+        let at = (now * 1e6) as u64;
+        let before = std::mem::replace(&mut known.looked, at).saturating_sub(SLACK);
+        // What came with an earlier process is told once, and a list that is full here has room for it no more.
+        let is_begun = at.saturating_sub(known.began) > LEARNING as u64 * 1_000_000;
         for pool in pools {
-            for seen in pool.applications.list() {
-                if known.get(&pool.database).is_some_and(|names| names.contains(&seen.name)) {
+            let is_due = |first: u64| if first == 0 { !is_begun } else { first >= before };
+            for seen in pool.applications.list().iter().filter(|seen| is_due(seen.first)) {
+                let (name, pool) = (seen.name.clone(), pool.database.clone());
+                if known.names.of(&pool).contains(&name) {
                     continue;
                 }
-                let (name, pool) = (seen.name.clone(), pool.database.clone());
-                known.entry(pool.clone()).or_default().insert(name.clone());
                 let is_new = seen.first > 0 && now >= self.learning;
-                self.journal.push(Record::Application { at: now, pool, name, is_new });
-            }
-        }
-        if known.values().map(BTreeSet::len).sum::<usize>() > BOUNDS.records {
-            self.forget(&mut known);
-        }
-    }
-
-    /// Keeps those that the journal has.
-    fn forget(&self, known: &mut BTreeMap<String, BTreeSet<String>>) {
-        known.clear();
-        self.journal.newest_first(|all| {
-            for record in all.take(BOUNDS.records / 2) {
-                if let Record::Application { pool, name, .. } = record {
-                    known.entry(pool.clone()).or_default().insert(name.clone());
+                let names = &mut known.names;
+                let is_worth = if is_new { names.note_new(&pool, &name, now) } else { names.has_room(&pool) };
+                known.names.add(&pool, &name);
+                if is_worth {
+                    let stem = stem(&name);
+                    self.journal.push(Record::Application { at: now, pool, name, is_new, stem });
                 }
             }
-        });
+        }
     }
 
     /// Writes what is not on the disk yet. Blocks on the disk, whose error is one of the history's.
@@ -164,58 +168,28 @@ impl Changes {
     }
 
     fn deployments(&self, pools: &[String], until: f64) -> Vec<Changed> {
-        let known = lock(&self.known);
-        let mut by_pool: BTreeMap<String, Vec<(f64, String)>> = BTreeMap::new();
+        // What was recorded long before is not new, though it was forgotten meanwhile.
+        let mut first: BTreeMap<(String, String), (f64, bool)> = BTreeMap::new();
         self.journal.newest_first(|all| {
             for record in all {
-                if let Record::Application { at, pool, name, is_new: true } = record
-                    && is_before(*at, until)
+                if let Record::Application { at, pool, name, is_new, .. } = record
                     && (pools.is_empty() || pools.contains(pool))
                 {
-                    by_pool.entry(pool.clone()).or_default().push((*at, name.clone()));
+                    first.insert((pool.clone(), name.clone()), (*at, *is_new));
                 }
             }
         });
-        by_pool.retain(|_, names| names.len() < RESTLESS);
-        let text = |pool: &str, name: &str| {
-            let others = known.get(pool).into_iter().flatten();
-            match version_of(name)
-                .and_then(|own| others.filter(|other| *other != name).find_map(|other| same(own, other)))
-            {
-                Some(before) => format!(
-                    "{} came to {pool}, a version that was not seen before ({} was)",
-                    quoted(name),
-                    quoted(before)
-                ),
-                None => format!("{} came to {pool}, an application that was not seen before", quoted(name)),
-            }
-        };
-        let all = by_pool.iter().flat_map(|(pool, names)| names.iter().map(move |(at, name)| (pool, *at, name)));
-        let mut found: Vec<Changed> =
-            all.map(|(pool, at, name)| Changed { kind: Kind::Deployment, at, text: text(pool, name) }).collect();
-        found.sort_by(|a, b| b.at.total_cmp(&a.at));
-        found.truncate(NAMED);
-        found
+        let came = first
+            .into_iter()
+            .filter(|(_, (at, _))| *at <= until + SAME)
+            .map(|((pool, name), (at, is_new))| Came { pool, name, at, is_recent: is_new && is_before(at, until) });
+        deployments(&came.collect::<Vec<_>>(), NAMED)
     }
 }
 
 /// What was started just now may have begun the incident that is seen at the same time.
 fn is_before(at: f64, until: f64) -> bool {
     at >= until - BEFORE && at <= until + SAME
-}
-
-/// A name that ends in a version, as `shop/1.4.2` or `web-v7`, as its program and its version.
-fn version_of(name: &str) -> Option<(&str, &str)> {
-    let (program, version) = name.rsplit_once(['/', ' ', '@', ':', '-', '_'])?;
-    let digits = version.strip_prefix('v').unwrap_or(version);
-    let is_version = digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+'));
-    (is_version && !program.is_empty()).then_some((program, version))
-}
-
-/// The other name, if it is another version of the same program.
-fn same<'n>((program, _): (&str, &str), other: &'n str) -> Option<&'n str> {
-    version_of(other).filter(|(of, _)| *of == program).map(|_| other)
 }
 
 /// The pool's load before a moment, in times of the usual one, if that is twice as high: the busiest of the last
@@ -239,7 +213,8 @@ fn load(history: &History, pool: &str, at: u64) -> Option<(f32, Changed)> {
     let middle = usual.len() / 2;
     let (_, usual, _) = usual.select_nth_unstable_by(middle, f32::total_cmp);
     let times = most / usual.max(0.1);
-    let text = format!("{pool} had {most:.0} transactions a second, {times:.1} times as many as usual ({usual:.0})");
+    let name = identifier(pool);
+    let text = format!("{name} had {most:.0} transactions a second, {times:.1} times as many as usual ({usual:.0})");
     let change = Changed { kind: Kind::Load, at: at as f64, text };
     (most >= LEAST && times >= TIMES).then_some((times, change))
 }
@@ -291,7 +266,8 @@ mod tests {
         let now = clock::now().as_secs_f64();
         changes.observe(&[pool("shop", &[("web/1.3", 1), ("jobs", 1)]), pool("blog", &[("cms", 1)])], now);
         let later = now + 4000.0;
-        let seen = [("web/1.3", 1), ("jobs", 1), ("web/1.4", 1), ("mail", 1), ("moved", 0)];
+        let first = (later * 1e6) as u64;
+        let seen = [("web/1.3", 1), ("jobs", 1), ("web/1.4", first), ("mail", first), ("moved", 0), ("forgotten", 1)];
         changes.observe(&[pool("shop", &seen), pool("blog", &[("cms", 1)])], later);
         let found = texts(&changes, &["shop"], later + 5.0);
         let version = "\"web/1.4\" came to shop, a version that was not seen before (\"web/1.3\" was)".to_owned();
@@ -308,12 +284,29 @@ mod tests {
         let later = clock::now().as_secs_f64() + 4000.0;
         for round in 0..500 {
             let names: Vec<String> = (0..50).map(|n| format!("worker-{round}-{n}")).collect();
-            let seen: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+            let seen: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), (later * 1e6) as u64)).collect();
             changes.observe(&[pool("shop", &seen)], later);
         }
         assert!(texts(&changes, &["shop"], later + 5.0).is_empty());
-        assert!(lock(&changes.known).values().map(BTreeSet::len).sum::<usize>() <= BOUNDS.records);
-        assert!(changes.journal.newest_first(|all| all.count()) <= BOUNDS.records);
+        let records = || changes.journal.newest_first(|all| all.count());
+        assert!(records() < 20, "{} records of names that say nothing", records());
+        // Those of others are seen, and are named after a restart too.
+        let at = later + 10.0;
+        let first = (at * 1e6) as u64;
+        changes.observe(&[pool("blog", &[("cms/2", first)]), pool("shop", &[("worker-7", first)])], at);
+        assert_eq!(texts(&changes, &["blog"], at), ["\"cms/2\" came to blog, an application that was not seen before"]);
+    }
+
+    #[test]
+    fn a_name_that_was_forgotten_and_comes_again_is_not_new() {
+        let changes = Changes::open(None, "1.0");
+        let later = clock::now().as_secs_f64() + 4000.0;
+        let micros = |at: f64| (at * 1e6) as u64;
+        changes.observe(&[pool("shop", &[("web/1.3", micros(later))])], later);
+        let long = later + 9000.0;
+        lock(&changes.known).names = KnownNames::default();
+        changes.observe(&[pool("shop", &[("web/1.3", micros(long))])], long);
+        assert!(texts(&changes, &["shop"], long + 1.0).is_empty());
     }
 
     #[test]
@@ -344,18 +337,10 @@ mod tests {
         assert!(load(&history, "blog", START + 47 * 60).is_none());
         let changes = Changes::open(None, "1.0");
         let at = (START + 47 * 60) as f64;
-        changes.observe(&[pool("shop", &[("new", 1)])], at);
-        changes.journal.push(Record::Application { at, pool: "shop".into(), name: "new".into(), is_new: true });
+        let (pool, name, stem) = ("shop".into(), "new".into(), "new".into());
+        changes.journal.push(Record::Application { at, pool, name, is_new: true, stem });
         changes.journal.push(Record::Start { at, version: "1.1".into() });
         let kinds: Vec<_> = changes.before(&history, &["shop".to_owned()], at).iter().map(|of| of.kind).collect();
         assert_eq!(kinds, [Kind::Upgrade, Kind::Deployment, Kind::Load]);
-    }
-
-    #[test]
-    fn a_version_is_the_end_of_a_name() {
-        assert_eq!(version_of("shop/1.4.2"), Some(("shop", "1.4.2")));
-        assert_eq!(version_of("my-web-v7"), Some(("my-web", "v7")));
-        assert_eq!(version_of("PostgreSQL JDBC Driver"), None);
-        assert_eq!((version_of("web"), version_of("/1.2"), version_of("a b")), (None, None, None));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_admin::{Finding, Health, Report};
+use weir_admin::{Finding, Health, Report, identifier};
 use weir_base::plural;
 use weir_config::Config;
 
@@ -101,7 +101,7 @@ impl Findings {
 fn unseen_fault(unseen: &[Unseen], now: f64) -> Option<Fault> {
     let mut lasting = unseen.iter().filter(|unseen| unseen.seconds >= LASTING);
     let Unseen { pool, reason, queries, seconds } = lasting.next()?;
-    let more = lasting.count() as u64;
+    let (pool, more) = (identifier(pool), lasting.count() as u64);
     let others = if more > 0 { format!(" and {} more", plural(more, "pool", "pools")) } else { String::new() };
     Some(Fault {
         kind: "look",

@@ -85,7 +85,7 @@ impl Frame {
 
     /// All pools that have a problem.
     fn broken(&self) -> impl Iterator<Item = (&String, &PoolFigures)> {
-        self.pools.iter().filter(|(_, pool)| pool.health.state.is_problem())
+        self.pools.iter().filter(|(_, pool)| pool.health.is_problem())
     }
 
     /// The pools with a problem, then those with the most waiting clients, then the most transactions, then the most
@@ -97,7 +97,7 @@ impl Frame {
                 ["clients_waiting", "transactions_per_second", "clients_idle"].map(|name| place(name).unwrap_or(0));
             let figures = |pool: &PoolFigures| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
             let busier = |a, b| figures(b).partial_cmp(&figures(a)).unwrap_or(std::cmp::Ordering::Equal);
-            let broken = |pool: &PoolFigures| Some(pool.health.state).filter(|state| state.is_problem());
+            let broken = |pool: &PoolFigures| pool.health.is_problem().then_some(pool.health.state);
             pools.sort_by(|(_, a), (_, b)| broken(b).cmp(&broken(a)).then_with(|| busier(a, b)));
             pools.truncate(most);
         }

@@ -183,7 +183,7 @@ impl History {
             }
         }
         let Some(now) = self.problems.back_mut() else { return };
-        let broken = states.0.iter().filter(|(_, state)| state.record.health.state.is_problem());
+        let broken = states.0.iter().filter(|(_, state)| state.record.health.is_problem());
         let mut count = 0;
         for (name, _) in broken {
             count += 1;

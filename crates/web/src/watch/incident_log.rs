@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use weir_admin::{ClientNames, Health, PoolHealth, is_grave_class};
 use weir_config::Config;
 
-use super::changes::Changed;
+use super::changed::Changed;
 use super::frame::Frame;
 use crate::clock;
 use crate::faults::Fault;
@@ -81,7 +81,7 @@ impl Key {
             _ => class.unwrap_or_default(),
         };
         let is_server = match health.state {
-            Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
+            Health::CannotGrow | Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
             Health::Failing => is_grave_class(class.as_bytes()),
             _ => false,
         };
@@ -298,16 +298,15 @@ fn share(of: &PastIncident) -> (&str, &str) {
 /// What is broken, by what makes it one incident.
 fn broken(frame: &Frame, config: &Config) -> BTreeMap<Key, Broken> {
     let mut all: BTreeMap<Key, Broken> = BTreeMap::new();
-    for (name, pool) in frame.pools.iter().filter(|(_, pool)| pool.health.state.is_problem()) {
+    for (name, pool) in frame.pools.iter().filter(|(_, pool)| pool.health.is_problem()) {
         let health = &pool.health;
-        let error = health.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
         let of = all.entry(Key::of(name, health, config)).or_default();
         let seen = if health.not_seen_since > 0 { health.not_seen_since as f64 / 1e6 } else { frame.at };
         of.seen = of.seen.max(seen);
         of.pools.insert(name.clone());
-        of.cause = error.or_else(|| Some(health.finding.as_ref()?.cause.clone())).unwrap_or_default();
+        of.cause = health.reason().unwrap_or_default();
         health.advice().clone_into(&mut of.advice);
-        let since = health.since as f64 / 1e6;
+        let since = health.problem_since() as f64 / 1e6;
         of.since = if of.since == 0.0 { since } else { of.since.min(since) };
         of.clients += health.clients();
         of.names.add(&health.affected);
@@ -486,7 +485,7 @@ mod tests {
         let before = |pools: &[String], since: f64| {
             asked.set(asked.get() + 1);
             let text = format!("{} {since}", pools.join(" "));
-            vec![Changed { kind: super::super::changes::Kind::Load, at: since, text }]
+            vec![Changed { kind: super::super::changed::Kind::Load, at: since, text }]
         };
         log.explain(before);
         log.take(down(&["a", "b"], 3), 101.0);

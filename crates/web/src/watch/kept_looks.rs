@@ -2,6 +2,7 @@
 //!
 //! Owns when that is said next; one call at a time.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use weir_admin::{Health, LoginFailure, LookedAt, Report};
 use crate::activity_probe::ActivityProbe;
 use crate::lock::lock;
 
-/// Between two calls. A connection that a PAUSE ends is closed within this time.
+/// Between two calls, but when a pool is in use no more: what waits for the end of its connections waits for this one, too.
 const EVERY: Duration = Duration::from_secs(3);
 
 /// Cheap to clone.
@@ -24,6 +25,8 @@ pub(super) struct KeptLooks {
 struct State {
     busy: bool,
     last: Option<Instant>,
+    /// The pools of the last call.
+    pools: BTreeSet<String>,
 }
 
 impl KeptLooks {
@@ -33,14 +36,16 @@ impl KeptLooks {
 
     /// Says it if that is due; does not wait for it.
     pub(super) fn follow(&self, report: &Report) {
+        let pools = in_use(report);
         {
-            let mut state = lock(&self.state);
-            if state.busy || state.last.is_some_and(|last| last.elapsed() < EVERY) {
+            let (names, mut state) = (pools.iter().map(|of| of.pool.clone()).collect(), lock(&self.state));
+            let is_early = state.last.is_some_and(|last| last.elapsed() < EVERY) && state.pools.is_subset(&names);
+            if state.busy || is_early {
                 return;
             }
-            *state = State { busy: true, last: Some(Instant::now()) };
+            *state = State { busy: true, last: Some(Instant::now()), pools: names };
         }
-        let (pools, kept) = (in_use(report), self.clone());
+        let kept = self.clone();
         tokio::spawn(async move {
             kept.activity_probe.keep(pools).await;
             lock(&kept.state).busy = false;
@@ -53,8 +58,8 @@ fn in_use(report: &Report) -> Vec<LookedAt> {
     let pools = report.pools.iter().filter_map(|pool| {
         let state = pool.health.state;
         let rests = matches!(state, Health::Paused | Health::Disabled);
-        let is_used = pool.connected() > 0 || state.is_problem();
-        let well = pool.connected() > 0 && !state.is_problem();
+        let is_used = pool.connected() > 0 || pool.health.is_problem();
+        let well = pool.connected() > 0 && !pool.health.is_problem();
         let lacks_room = pool.symptoms.failure.as_ref().is_some_and(is_own_limit);
         (is_used && !rests).then(|| LookedAt { pool: pool.database.clone(), well, lacks_room })
     });

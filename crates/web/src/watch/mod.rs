@@ -4,14 +4,17 @@
 //! asked once. `series` defines the figures, `frame` their format, `stream` sends them to a listener, and `history`
 //! stores them.
 
+mod changed;
 mod changes;
 mod cpu;
+mod deployments;
 mod failing;
 mod findings;
 mod frame;
 mod history;
 mod incident_log;
 mod kept_looks;
+mod known_names;
 mod ring;
 mod series;
 mod stream;

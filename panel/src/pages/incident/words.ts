@@ -1,17 +1,19 @@
 // The words of the incident page.
 import { kept } from '../../lib/pins';
+import { identifier, quoted } from '../../lib/quote';
 import type { IncidentClient, Process } from '../../lib/types';
 
 export function waiter(client: IncidentClient): string {
-  return `${client.application_name || 'a client'} of ${client.user} at ${client.address}${client.address === 'unix' ? '' : `:${client.port}`}`;
+  const name = client.application_name ? quoted(client.application_name) : 'a client';
+  return `${name} of ${identifier(client.user)} at ${client.address}${client.address === 'unix' ? '' : `:${client.port}`}`;
 }
 
 /** Who a backend works for. */
 export function owner(process: Process): string {
   if (process.client) return waiter(process.client);
   if (process.process_id === 0) return 'a prepared transaction (pg_prepared_xacts lists them)';
-  const name = process.application_name || (process.user ? 'a client' : 'a process of the server');
-  return `${name}${process.user ? ` of ${process.user}` : ''}${process.address ? ` at ${process.address}` : ''}, not a client of this pool`;
+  const name = process.application_name ? quoted(process.application_name) : process.user ? 'a client' : 'a process of the server';
+  return `${name}${process.user ? ` of ${identifier(process.user)}` : ''}${process.address ? ` at ${process.address}` : ''}, not a client of this pool`;
 }
 
 export const runs = (process: Process) => process.state === 'active';

@@ -1,6 +1,7 @@
 // Who has a server, and for what, in words.
 import { ago } from '../../lib/format';
 import { kept } from '../../lib/pins';
+import { identifier, quoted } from '../../lib/quote';
 import type { Connection } from '../../lib/types';
 
 const WHY: Record<string, string> = {
@@ -27,5 +28,5 @@ export function doing(server: Connection): string {
 
 /** Who has it. */
 export function holder(client: Connection): string {
-  return `${client.application_name || 'a client'} of ${client.user}`;
+  return `${client.application_name ? quoted(client.application_name) : 'a client'} of ${identifier(client.user)}`;
 }

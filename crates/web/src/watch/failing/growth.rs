@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use weir_admin::identifier;
+
 /// The most names that are counted.
 const NAMES: usize = 1_000;
 /// The most names that are named.
@@ -70,12 +72,21 @@ impl Growth {
         self.by.iter().max_by_key(|(_, count)| **count).map(|(name, _)| name.as_str())
     }
 
-    /// The names with the most, and how many more there are; none where no name is known.
+    /// The pools with the most, and how many more there are; none where no name is known.
+    pub(super) fn pools(&self) -> Option<String> {
+        self.named(|name| identifier(name).into_owned())
+    }
+
+    /// The names with the most, as they are, and how many more there are; none where no name is known.
     pub(super) fn names(&self) -> Option<String> {
+        self.named(str::to_owned)
+    }
+
+    fn named(&self, words: impl Fn(&str) -> String) -> Option<String> {
         let mut all: Vec<(&String, &u64)> = self.by.iter().filter(|(name, _)| !name.is_empty()).collect();
         all.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let more = all.len().saturating_sub(NAMED);
-        let names: Vec<&str> = all.iter().take(NAMED).map(|(name, _)| name.as_str()).collect();
+        let names: Vec<String> = all.iter().take(NAMED).map(|(name, _)| words(name)).collect();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| format!("{}{more}", names.join(", ")))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{Health, PoolRecord, RefusedLogin, Report, quoted};
+use weir_admin::{Health, PoolRecord, RefusedLogin, Report, identifier, quoted};
 use weir_base::plural;
 
 use super::growth::{Counts, Growth};
@@ -31,7 +31,7 @@ impl Limit {
             problem: true,
             summary: format!(
                 "A limit refuses clients or their requests{}: {count} so far.{}",
-                self.0.names().map(|names| format!(" of {names}")).unwrap_or_default(),
+                self.0.pools().map(|pools| format!(" of {pools}")).unwrap_or_default(),
                 limited(report, self.0.since()).unwrap_or_default()
             ),
             advice: format!(
@@ -45,7 +45,9 @@ impl Limit {
 
 /// Refused clients by pool. A server that is at its limit is a state of the pool.
 fn counted(report: &Report) -> Counts {
-    let is_away = |pool: &&PoolRecord| matches!(pool.health.state, Health::CannotConnect | Health::LoginRejected);
+    let is_away = |pool: &&PoolRecord| {
+        matches!(pool.health.state, Health::CannotGrow | Health::CannotConnect | Health::LoginRejected)
+    };
     let away: BTreeSet<&str> = report.pools.iter().filter(is_away).map(|pool| pool.database.as_str()).collect();
     let mut counts = Counts::new();
     for refused in &report.refusals {
@@ -75,7 +77,7 @@ fn pins(report: &Report, by: &Counts) -> Option<String> {
         " If it is max_pinned: {} of {} keep servers for what they have left there ({}), most of them by {application} of \
          {} ({}). Let it remove such state, or give it a pool of its own in session mode.",
         plural(pool.pinned.clients.into(), "client", "clients"),
-        pool.database,
+        identifier(&pool.database),
         pool.pinned.in_words(),
         quoted(&most.user),
         most.clients

@@ -28,7 +28,7 @@ impl ReadOnly {
             problem: true,
             summary: format!(
                 "The server of {} refuses to write: {count} {} ({SQLSTATE}).",
-                self.0.names().unwrap_or_default(),
+                self.0.pools().unwrap_or_default(),
                 if count == 1 { "error" } else { "errors" }
             ),
             advice: "It is a standby, or read-only. Point the pool at the primary, or name all hosts and set \
