@@ -17,7 +17,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 29] = [
+const REFERENCE: [(Show, &str, &str); 30] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",

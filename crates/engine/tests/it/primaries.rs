@@ -145,6 +145,8 @@ fn another_host_that_is_fit_does_not_take_a_pool_back_at_once() {
     let refused = world.connecting().expect("a server is requested");
     assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(B)), "where the pool writes");
     world.fail(refused, "connection refused");
+    // The other one was down a moment ago.
+    world.pass(Span::from_millis(40));
     let other = log_in(&mut world, A, false);
     assert!(!world.is_open(other), "it has just come from there");
     assert!(world.is_open(second));
