@@ -187,6 +187,18 @@ struct Seen {
     transactions: u64,
 }
 
+/// What the time of a switchover consists of.
+#[derive(Debug)]
+#[allow(dead_code)] // Printed.
+struct Gap {
+    /// Until the test has seen that the old primary is left.
+    left: Duration,
+    /// In which no server takes writes: the old primary stops, the new one is promoted.
+    primary: Duration,
+    /// Until Weir has found that, and all workers know.
+    found: Duration,
+}
+
 fn write_until(weir: &Weir, number: u32, stop: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut client = connect(weir);
@@ -229,16 +241,18 @@ fn a_planned_switchover_costs_no_client_an_error() {
             })
             .collect();
         eventually("they write", || if count(&a, "count(*)") > 500 { Ok(()) } else { Err("not yet") });
+        let held = Instant::now();
         let switching = scope.spawn(|| weir.command(&format!("SWITCH app \"127.0.0.1:{}\"", b.port())));
         eventually("the old primary is left", || match servers_at(&weir, a.port()) {
             0 => Ok(()),
             some => Err(some),
         });
-        let began = Instant::now();
+        let stopped = Instant::now();
         a.server().shutdown();
         b.server().promote().unwrap();
-        let gap = began.elapsed();
+        let promoted = Instant::now();
         switching.join().unwrap().unwrap();
+        let gap = Gap { left: stopped - held, primary: promoted - stopped, found: promoted.elapsed() };
         let before = count(&b, "count(*)");
         eventually("they write there", || if count(&b, "count(*)") > before + 500 { Ok(()) } else { Err("not yet") });
         stop.store(true, Ordering::Relaxed);

@@ -677,7 +677,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             state.leave(Dirty::SETTINGS);
         }
         let by_client = !self.ctx.params.is_of_server(place) || state.may_have_set_read_only();
-        if value == "on" && self.ctx.params.is_of_server(place) {
+        if value == "on" && !by_client {
             self.outcome.unusual().read_only = true;
         }
         let is_reset = self.server.resets.has(place)

@@ -75,6 +75,11 @@ impl Primaries {
         matches!(self.of(pool), Some(View::Leaving { holds: true, .. }))
     }
 
+    /// Whether a pool moves.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.known.values().any(|view| matches!(view, View::Leaving { .. } | View::Looking(_)))
+    }
+
     /// Whether a server of a pool may be handed out: it is at the host that the pool writes or moves to.
     pub(crate) fn may_stay(&self, pool: &str, attrs: SessionAttrs, at: &Target) -> bool {
         !attrs.wants_primary() || self.of(pool).is_none_or(|view| view.host() == Some(at))

@@ -211,6 +211,29 @@ fn a_login_that_finds_the_primary_a_standby_has_its_other_servers_closed() {
 }
 
 #[test]
+fn a_request_that_was_not_sent_to_the_old_primary_is_sent_to_the_next_one() {
+    let mut world = World::new(with(|pool| pool.check_query = Some("SELECT 'check'".into())));
+    let (first, one) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let second = world.arrival("ann", "db");
+    world.bytes(second, &query("select 1"));
+    let two = log_in(&mut world, A, false);
+    world.bytes(two, &done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(3601));
+    world.received(two);
+    world.bytes(second, &query("insert"));
+    assert!(says(&world.received(two), "check"), "it was unused for long");
+    let mut report = status("in_hot_standby", "on");
+    report.extend(done("COMMIT", b'I'));
+    world.bytes(first, &query("commit"));
+    world.bytes(one, &report);
+    assert!(!world.is_open(two) && world.is_open(second));
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert"));
+}
+
+#[test]
 fn pools_that_take_any_host_are_not_fenced() {
     let mut world = World::new(with(|pool| pool.session_attrs = SessionAttrs::Any));
     let (first, old) = client_at_a(&mut world);
