@@ -194,6 +194,10 @@ fn draw_targets(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
     drawn
 }
 
+fn has_name(targets: &[Target]) -> bool {
+    targets.iter().any(|target| matches!(target.host, Host::Name(_)))
+}
+
 fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
     let secrets: Vec<(String, String)> = USERS
         .iter()
@@ -307,7 +311,12 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
             0 => {
                 config.pools.remove(name);
             }
-            1 => pool.targets = draw_targets(rng, targets, number as u64 + 1),
+            1 => {
+                let drawn = draw_targets(rng, targets, number as u64 + 1);
+                if !(pool.session_attrs.wants_primary() && has_name(&drawn)) {
+                    pool.targets = drawn;
+                }
+            }
             2 => {
                 pool.user = if pool.user.is_some() { None } else { Some("app".to_owned()) };
                 pool.password = pool.user.as_deref().map(|user| password_of(user).into());
@@ -371,7 +380,9 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
     // Of a stream of its own: other draws stay as they were.
     let printed = user.is_some() && rng.fork("printed", number).chance(150);
     let mut primary = rng.fork("primary", number);
-    let session_attrs = if primary.chance(400) { SessionAttrs::ReadWrite } else { SessionAttrs::Any };
+    // A name is one host for the pooler, though it may stand for several.
+    let may_want = primary.chance(400) && !has_name(&targets);
+    let session_attrs = if may_want { SessionAttrs::ReadWrite } else { SessionAttrs::Any };
     let old_primary_timeout =
         *primary.pick(&[Span::ZERO, Span::from_millis(50), Span::from_secs(1), Span::from_secs(60)]);
     PoolConfig {

@@ -51,13 +51,15 @@ use weir_admin::{Fault, Finding};
 use weir_base::Time;
 use weir_config::{Config, FileFormat};
 
+use crate::primary::seats::Seats;
+
 /// The state of this worker for operators.
 pub(crate) struct Admin {
     broadcasts: broadcasts::Broadcasts,
     reloads: reload::Reloads,
     health: health::PoolsHealth,
     /// The primaries of pools; worker 0 has them.
-    primaries: primaries::PrimariesOfPools,
+    primaries: Seats,
     /// What the control plane says of Weir itself; worker 0 has it.
     faults: Arc<[Fault]>,
     /// What the control plane has found out about slow pools; worker 0 has it.
@@ -73,7 +75,7 @@ impl Admin {
             broadcasts: broadcasts::Broadcasts::default(),
             reloads: reload::Reloads::new(config),
             health: health::PoolsHealth::default(),
-            primaries: primaries::PrimariesOfPools::default(),
+            primaries: Seats::default(),
             faults: Arc::default(),
             findings: Arc::default(),
             stats_at: Time::NEVER,

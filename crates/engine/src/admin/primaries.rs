@@ -11,22 +11,10 @@ use crate::common::cx;
 use crate::core::Core;
 use crate::log::log;
 use crate::port::{Io, Level};
-use crate::primary::seats::{MoveLimits, Order, Seats};
+use crate::primary::seats::{MoveLimits, Order};
 use crate::timers::Who;
 use crate::workers::messages::{WorkerAnswer, WorkerCommand};
 use crate::workers::send::answer;
-
-/// See the head of the file.
-pub(super) struct PrimariesOfPools {
-    pub(super) seats: Seats,
-    armed: Time,
-}
-
-impl Default for PrimariesOfPools {
-    fn default() -> Self {
-        PrimariesOfPools { seats: Seats::default(), armed: Time::NEVER }
-    }
-}
 
 impl Admin {
     /// A login of a pool has found a host fit.
@@ -38,7 +26,7 @@ impl Admin {
         at: &Target,
         io: &mut I,
     ) {
-        let orders = self.primaries.seats.found(pool, at, limits(core, pool), now);
+        let orders = self.primaries.found(pool, at, limits(core, pool), now);
         self.order(core, now, pool, orders, io);
     }
 
@@ -52,7 +40,7 @@ impl Admin {
         why: &str,
         io: &mut I,
     ) {
-        let orders = self.primaries.seats.lost(pool, at, why);
+        let orders = self.primaries.lost(pool, at, why);
         self.order(core, now, pool, orders, io);
     }
 
@@ -66,13 +54,13 @@ impl Admin {
         by: (WorkerId, u64),
         io: &mut I,
     ) {
-        let orders = self.primaries.seats.switch(pool, to, by, limits(core, pool), now);
+        let orders = self.primaries.switch(pool, to, by, limits(core, pool), now);
         self.order(core, now, pool, orders, io);
     }
 
     /// A command was withdrawn, which may be a SWITCH.
     pub(super) fn switch_withdrawn<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) {
-        if let Some((pool, orders)) = self.primaries.seats.withdrawn(id) {
+        if let Some((pool, orders)) = self.primaries.withdrawn(id) {
             self.order(core, now, &pool, orders, io);
         }
     }
@@ -86,15 +74,15 @@ impl Admin {
         waits: PrimaryWaits,
         io: &mut I,
     ) {
-        if let Some((pool, orders)) = self.primaries.seats.answered(id, waits, now) {
+        if let Some((pool, orders)) = self.primaries.answered(id, waits, now) {
             self.order(core, now, &pool, orders, io);
         }
     }
 
     /// Pools may take too long to move.
     pub(crate) fn primaries_due<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        self.primaries.armed = Time::NEVER;
-        for (pool, order) in self.primaries.seats.due(now) {
+        *self.primaries.armed() = Time::NEVER;
+        for (pool, order) in self.primaries.due(now) {
             self.order(core, now, &pool, vec![order], io);
         }
         self.arm_primaries(core);
@@ -103,7 +91,7 @@ impl Admin {
     /// A configuration is in force: pools may be gone, or want no primary any more.
     pub(crate) fn primaries_configured(&mut self, core: &Core) {
         let config = core.common.config();
-        self.primaries.seats.retain(|name| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary()));
+        self.primaries.retain(|name| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary()));
     }
 
     fn order<I: Io>(&mut self, core: &mut Core, now: Time, pool: &Arc<str>, orders: Vec<Order>, io: &mut I) {
@@ -117,7 +105,7 @@ impl Admin {
                     let command = Command::Switch { database: pool.to_string(), host: String::new() };
                     let to_workers = WorkerCommand::Primary(pool.clone(), step.clone());
                     let id = self.broadcasts.broadcast(cx!(core, now, io), Caller::Engine, command, &to_workers);
-                    self.primaries.seats.ordered(pool, &step, id);
+                    self.primaries.ordered(pool, &step, id);
                 }
             }
         }
@@ -125,7 +113,8 @@ impl Admin {
     }
 
     fn arm_primaries(&mut self, core: &mut Core) {
-        core.common.arm(Who::Primaries, self.primaries.seats.next_due(), &mut self.primaries.armed);
+        let due = self.primaries.next_due();
+        core.common.arm(Who::Primaries, due, self.primaries.armed());
     }
 }
 

@@ -24,6 +24,8 @@ const STAYS: Span = Span::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Seats {
     pools: BTreeMap<Arc<str>, Seat>,
+    /// The earliest timer; none: never.
+    armed: Option<Time>,
 }
 
 /// What is known of one pool.
@@ -222,6 +224,11 @@ impl Seats {
     pub(crate) fn next_due(&self) -> Time {
         let moving = self.pools.values().filter_map(|seat| seat.moving.as_ref());
         moving.map(|moving| moving.due).min().unwrap_or(Time::NEVER)
+    }
+
+    /// The record of the earliest timer.
+    pub(crate) fn armed(&mut self) -> &mut Time {
+        self.armed.get_or_insert(Time::NEVER)
     }
 
     /// A new configuration: forgets the pools of which it says so.

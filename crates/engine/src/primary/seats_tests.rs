@@ -1,3 +1,5 @@
+//! The decisions about pools that move, with workers that answer what a test says.
+
 use weir_base::Host;
 
 use super::*;

@@ -92,6 +92,10 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
                 return true;
             }
             let Some(down) = shut(target) else {
+                // It may be the primary: without room there it is waited for.
+                if config.session_attrs.wants_primary() {
+                    break;
+                }
                 hosts.pass(&config);
                 continue;
             };
