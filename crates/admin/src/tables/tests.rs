@@ -80,11 +80,6 @@ const REFERENCE: [(Show, &str, &str); 30] = [
     (Show::Peers, "isii", "peer_id, host, port, pool_size"),
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
     (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
-    (
-        Show::Primaries,
-        "sssssqiqqs",
-        "database, primary, state, moves_to, moved_from, seconds_ago, clients_waited, longest_wait_us, moves, said",
-    ),
     (Show::LostState, "ssNNN", "database, kind, lost, refused, found_late"),
     (
         Show::Statements,
@@ -104,6 +99,11 @@ const REFERENCE: [(Show, &str, &str); 30] = [
         "database, application_name, does, kind, in_transaction, in_auto, times, clients, first, last, statement",
     ),
     (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, shortfall, config, refused"),
+    (
+        Show::Primaries,
+        "sssssqiqqs",
+        "database, primary, state, moves_to, moved_from, seconds_ago, clients_waited, longest_wait_us, moves, said",
+    ),
     (Show::Faults, "sssss", "kind, state, since, summary, advice"),
 ];
 
