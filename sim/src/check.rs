@@ -35,6 +35,8 @@ pub enum Checker {
     NoConnLeaks,
     /// No client gets an error without a fault.
     NoErrorWithoutFault,
+    /// A pool that wants a primary never writes to two hosts at once.
+    OnePrimary,
     /// A drain closes a client between two transactions, with an error.
     DrainsBetweenTransactions,
     /// No client is refused because the server of its pool is merely away, before its wait has timed out.
@@ -65,6 +67,7 @@ impl fmt::Display for Checker {
             Checker::AllFinishes => "all clients finish when faults stop",
             Checker::NoConnLeaks => "no connection leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",
+            Checker::OnePrimary => "one primary at a time",
             Checker::DrainsBetweenTransactions => "a drain closes clients between transactions",
             Checker::AwayServersAreWaitedFor => "servers that are away are waited for",
             Checker::RefusalsAreCounted => "refusals are counted",

@@ -59,6 +59,8 @@ pub(crate) struct Rules {
     pub(crate) answer_timeout: Span,
     /// The most clients that may be logged in at once.
     pub(crate) max_clients: usize,
+    /// The pools that want a primary, each a bit by its number.
+    pub(crate) primaries: u32,
 }
 
 impl Default for Rules {
@@ -72,6 +74,7 @@ impl Default for Rules {
             faulty: false,
             answer_timeout: Span::from_secs(3_000),
             max_clients: usize::MAX,
+            primaries: 0,
         }
     }
 }

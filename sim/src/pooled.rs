@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
-use weir_config::{Balance, Config, Limits, ListenBy, Method, PasswordCommand, PoolConfig, Spread, SslMode, Users};
+use weir_config::{
+    Balance, Config, Limits, ListenBy, Method, PasswordCommand, PoolConfig, SessionAttrs, Spread, SslMode, Users,
+};
 
 use crate::client::{Kind, Topic};
 use crate::context::Rules;
@@ -85,6 +87,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
             Span::from_secs(3_000)
         },
         max_clients: config.max_clients as usize,
+        primaries: (0..pools).filter(|number| wants_primary(&config, *number)).fold(0, |all, number| all | 1 << number),
     };
     let max_connections = if faulty && rng.chance(300) { rng.between(1, 20) as usize } else { 1_000 };
     let server = |target: &Target| Server { target: target.clone(), state: State::Up, max_connections };
@@ -120,6 +123,10 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     draw_drain(rng.fork("drain", 0), &mut scenario, &mut config);
     scenario.pooling = Some(Pooling { workers, config: Arc::new(config), reloads });
     scenario
+}
+
+fn wants_primary(config: &Config, number: u64) -> bool {
+    config.pools.get(&format!("pool{number}")).is_some_and(|pool| pool.session_attrs.wants_primary())
 }
 
 /// Draws a drain, in some runs without an operator: what is paused when it begins stays so.
@@ -185,6 +192,10 @@ fn draw_targets(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
         }
     }
     drawn
+}
+
+fn has_name(targets: &[Target]) -> bool {
+    targets.iter().any(|target| matches!(target.host, Host::Name(_)))
 }
 
 fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
@@ -300,7 +311,12 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
             0 => {
                 config.pools.remove(name);
             }
-            1 => pool.targets = draw_targets(rng, targets, number as u64 + 1),
+            1 => {
+                let drawn = draw_targets(rng, targets, number as u64 + 1);
+                if !(pool.session_attrs.wants_primary() && has_name(&drawn)) {
+                    pool.targets = drawn;
+                }
+            }
             2 => {
                 pool.user = if pool.user.is_some() { None } else { Some("app".to_owned()) };
                 pool.password = pool.user.as_deref().map(|user| password_of(user).into());
@@ -363,6 +379,12 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
     let user = rng.chance(700).then(|| "app".to_owned());
     // Of a stream of its own: other draws stay as they were.
     let printed = user.is_some() && rng.fork("printed", number).chance(150);
+    let mut primary = rng.fork("primary", number);
+    // A name is one host for the pooler, though it may stand for several.
+    let may_want = primary.chance(400) && !has_name(&targets);
+    let session_attrs = if may_want { SessionAttrs::ReadWrite } else { SessionAttrs::Any };
+    let old_primary_timeout =
+        *primary.pick(&[Span::ZERO, Span::from_millis(50), Span::from_secs(1), Span::from_secs(60)]);
     PoolConfig {
         name: format!("pool{number}"),
         targets,
@@ -381,7 +403,8 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
         reset_always: rng.chance(200),
         check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
         connect_query: rng.chance(200).then(|| "SELECT 1".to_owned()),
-        limits: Limits { size: rng.skewed(1, 10) as u32, ..config.limits.clone() },
+        session_attrs,
+        limits: Limits { size: rng.skewed(1, 10) as u32, old_primary_timeout, ..config.limits.clone() },
         ..PoolConfig::default()
     }
 }

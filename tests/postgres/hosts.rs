@@ -12,7 +12,7 @@ use weir_pglocal::free_port;
 use weir_tests::{Mode, Postgres, Setup, Weir, eventually, users};
 
 /// A Weir whose pool has these ports of 127.0.0.1, in the databases `app` of each.
-fn weir(ports: &[u16], setup: Setup) -> Weir {
+pub(crate) fn weir(ports: &[u16], setup: Setup) -> Weir {
     let database = Postgres::shared().database();
     let hosts = vec!["\"127.0.0.1\""; ports.len()].join(", ");
     let toml = setup
@@ -23,12 +23,12 @@ fn weir(ports: &[u16], setup: Setup) -> Weir {
     Weir::start(&toml, &setup.userlist())
 }
 
-fn connect(weir: &Weir) -> Connection {
+pub(crate) fn connect(weir: &Weir) -> Connection {
     let params = weir.params(users::APP.name, "app").password(users::APP.password);
     Connection::connect(&params).unwrap_or_else(|error| panic!("{error}\n{}", weir.log()))
 }
 
-fn port_of(client: &mut Connection) -> u16 {
+pub(crate) fn port_of(client: &mut Connection) -> u16 {
     client.value("SELECT inet_server_port()").unwrap().expect("a port").parse().unwrap()
 }
 

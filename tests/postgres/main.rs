@@ -66,6 +66,7 @@ mod peering;
 mod pgbench;
 mod pins;
 mod pool_tests;
+mod primaries;
 mod queries;
 mod reload;
 mod replication;

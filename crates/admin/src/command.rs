@@ -29,6 +29,13 @@ pub enum Command {
     Reconnect(Option<String>),
     /// RETRY: try to open a server of one database, or of all, now; not in PgBouncer.
     Retry(Option<String>),
+    /// SWITCH: move a database to one of its hosts, as written; not in PgBouncer.
+    Switch {
+        /// The database.
+        database: String,
+        /// The host, with its port or without.
+        host: String,
+    },
     /// KILL: disconnect the clients and servers of one database, or all, at once; it stays paused.
     Kill(Option<String>),
     /// KILL_CLIENT: disconnect the client with this id.
@@ -109,6 +116,9 @@ pub fn parse(text: &str) -> Result<Command, CommandError> {
         {
             start_record(database, seconds).map(Some)
         }
+        [Token::Name(verb), Token::Name(database), host @ ..] if verb.eq_ignore_ascii_case("switch") => {
+            switch(database, host)
+        }
         [Token::Name(verb)] => without_argument(&verb.to_ascii_lowercase()),
         [Token::Name(verb), Token::Name(argument)] => with_argument(&verb.to_ascii_lowercase(), argument),
         _ => Ok(None),
@@ -164,6 +174,19 @@ fn recorded(argument: &str) -> Result<Option<String>, CommandError> {
     if argument == ALL_DATABASES { Ok(None) } else { database("record", argument).map(Some) }
 }
 
+/// A host is a name, an address or a folder, and may be followed by a port; in quotes where it has other characters.
+fn switch(name: &str, host: &[Token]) -> Found {
+    let host = match host {
+        [Token::Name(host) | Token::Text(host)] => host.to_string(),
+        [] => return Err(CommandError::BadArguments),
+        _ => return Ok(None),
+    };
+    if host.is_empty() {
+        return Err(CommandError::BadArguments);
+    }
+    Ok(Some(Command::Switch { database: database("switch", name)?, host }))
+}
+
 fn start_record(database: &str, seconds: &str) -> Result<Command, CommandError> {
     let seconds = seconds.parse().ok().filter(|seconds| (1..=RECORD_SECONDS.1).contains(seconds));
     Ok(Command::StartRecord(recorded(database)?, seconds.ok_or(CommandError::BadArguments)?))
@@ -216,6 +239,7 @@ impl Command {
             Command::Reload => "RELOAD",
             Command::Reconnect(_) => "RECONNECT",
             Command::Retry(_) => "RETRY",
+            Command::Switch { .. } => "SWITCH",
             Command::Kill(_) => "KILL",
             Command::KillClient(_) => "KILL_CLIENT",
             Command::Shutdown(_) => "SHUTDOWN",
@@ -241,7 +265,7 @@ impl Command {
             | Command::WaitClose(of)
             | Command::StartRecord(of, _)
             | Command::StopRecord(of) => of.as_deref(),
-            Command::Enable(of) | Command::Disable(of) => Some(of),
+            Command::Enable(of) | Command::Disable(of) | Command::Switch { database: of, .. } => Some(of),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 19] = [
     "ENABLE <db>",
     "RECONNECT [<db>]",
     "RETRY [<db>]",
+    "SWITCH <db> <host>",
     "RESET STATEMENTS",
     "START_RECORD [<db>] [<seconds>]",
     "STOP_RECORD [<db>]",
@@ -43,7 +44,16 @@ const GROUPS: [&[Show]; 6] = [
     &[Show::Fds, Show::Sockets, Show::ActiveSockets, Show::Lists, Show::Mem, Show::State],
     &[Show::DnsHosts, Show::DnsZones],
     &[Show::Stats, Show::StatsTotals, Show::StatsAverages, Show::Totals],
-    &[Show::Refusals, Show::LostState, Show::Statements, Show::Records, Show::DryRun, Show::Cluster, Show::Faults],
+    &[
+        Show::Refusals,
+        Show::LostState,
+        Show::Statements,
+        Show::Records,
+        Show::DryRun,
+        Show::Cluster,
+        Show::Primaries,
+        Show::Faults,
+    ],
 ];
 
 /// The answer to SHOW HELP: the DETAIL of a NOTICE (SQLSTATE 00000) whose message is `Console usage`. Each line begins
@@ -85,6 +95,7 @@ mod tests {
             let rest = rest
                 .replace("[<db>]", "app")
                 .replace("<db>", "app")
+                .replace("<host>", "db2:5432")
                 .replace("<client_id>", "7")
                 .replace("[<seconds>]", "60");
             for choice in rest.split('|') {

@@ -45,6 +45,10 @@ pub enum CommandError {
     ReloadFailed(String),
     /// SET of an unknown key, of an invalid value, or of a setting that can't change while running; holds which.
     SetFailed(String),
+    /// SWITCH to something that is not one of the pool's hosts, or in a pool without a primary; holds the reason.
+    NoSuchHost(String),
+    /// SWITCH did not end at the new host; holds the reason.
+    SwitchFailed(String),
     /// Not supported in this version; holds the command's name.
     NotSupported(&'static str),
     /// SHOW FDS, by which PgBouncer passes its sockets to a new process.
@@ -74,7 +78,10 @@ impl CommandError {
     /// The error's DETAIL field, if it has one.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            CommandError::ReloadFailed(why) | CommandError::SetFailed(why) => Some(why),
+            CommandError::ReloadFailed(why)
+            | CommandError::SetFailed(why)
+            | CommandError::NoSuchHost(why)
+            | CommandError::SwitchFailed(why) => Some(why),
             CommandError::NoSuchDatabase(name) if name == ALL_DATABASES => Some(
                 "PAUSE, RESUME, RECONNECT, RETRY, KILL and WAIT_CLOSE without a name apply to all databases, those of the \
                  entry * too.",
@@ -113,6 +120,8 @@ impl fmt::Display for CommandError {
             CommandError::ShuttingDown => f.write_str("pooler is shutting down"),
             CommandError::ReloadFailed(_) => f.write_str("RELOAD failed, see logs for additional details"),
             CommandError::SetFailed(_) => f.write_str("SET failed"),
+            CommandError::NoSuchHost(_) => f.write_str("no such host of the pool"),
+            CommandError::SwitchFailed(_) => f.write_str("SWITCH failed"),
             CommandError::NotSupported(what) => write!(f, "{what} is not supported yet"),
             CommandError::NoShowFds => f.write_str(
                 "SHOW FDS is refused: it would give out sockets, passwords and cancel keys, which no take-over needs",

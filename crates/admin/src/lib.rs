@@ -27,6 +27,7 @@ mod lost;
 mod one_line;
 mod pins;
 mod pool_counters;
+mod primaries;
 mod recent_log;
 mod records;
 mod refusals;
@@ -67,6 +68,7 @@ pub use lost::{LostCounts, LostState};
 pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
+pub use primaries::{PrimaryRecord, PrimaryState, PrimaryWaits};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
     DnsRecord, DrainPhase, DrainRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord,

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::finding::Finding;
 use crate::health::{PoolHealth, Symptoms, UnresponsiveHost};
 use crate::pins::{PinCounts, PinRecord};
+use crate::primaries::{PrimaryRecord, PrimaryWaits};
 use crate::refusals::RefusalRecord;
 use crate::refused_logins::RefusedLogins;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
@@ -66,6 +67,10 @@ pub struct Report {
     pub cluster: Option<Arc<ClusterView>>,
     /// Hosts of servers that give no answer.
     pub unresponsive: HashMap<Target, UnresponsiveHost>,
+    /// Where pools that want a primary write; worker 0 knows.
+    pub primaries: Vec<PrimaryRecord>,
+    /// What one worker answers to a step of a pool's move.
+    pub primary_waits: PrimaryWaits,
     /// What is wrong with Weir itself, the worst first.
     pub faults: Arc<[Fault]>,
     /// What was found out about slow pools, by database.
@@ -408,6 +413,8 @@ impl Report {
         self.dns.extend(other.dns);
         self.peers.extend(other.peers);
         self.cluster = self.cluster.take().or(other.cluster);
+        self.primaries.extend(other.primaries);
+        self.primary_waits.add(other.primary_waits);
         // One worker knows them.
         if self.faults.is_empty() {
             self.faults = other.faults;

@@ -41,6 +41,8 @@ pub enum Show {
     DryRun,
     /// Weir's own: the nodes that share pools' budgets.
     Cluster,
+    /// Weir's own: where pools write, and how they moved.
+    Primaries,
     /// Weir's own: what is wrong with Weir itself.
     Faults,
     /// One session parameter, which drivers query after connecting.
@@ -69,7 +71,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 29] = [
+pub(crate) const TABLES: [(Show, &str); 30] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -98,6 +100,7 @@ pub(crate) const TABLES: [(Show, &str); 29] = [
     (Show::Records, "records"),
     (Show::DryRun, "dry_run"),
     (Show::Cluster, "cluster"),
+    (Show::Primaries, "primaries"),
     (Show::Faults, "faults"),
 ];
 

@@ -706,6 +706,11 @@ pub struct ServerCondition {
 }
 
 impl SessionAttrs {
+    /// Whether only one of the pool's hosts can be fit at a time, the one that takes writes: the others copy from it.
+    pub fn wants_primary(self) -> bool {
+        matches!(self, SessionAttrs::ReadWrite | SessionAttrs::Primary)
+    }
+
     /// The condition for servers (PostgreSQL documentation, libpq, `target_session_attrs`). That of `prefer-standby` holds
     /// while there is such a server.
     pub fn condition(self) -> Option<ServerCondition> {
@@ -818,6 +823,10 @@ pub struct Limits {
     pub server_login_retry: Span,
     /// What happens to clients while no server can be reached.
     pub on_server_down: OnServerDown,
+    /// How long transactions at the old primary may go on once there is another; zero: not at all.
+    pub old_primary_timeout: Span,
+    /// How long SWITCH waits for a pool's new primary.
+    pub switch_timeout: Span,
     /// How long a client's login waits for the first server of its pool; zero: as long as a login may take.
     pub first_server_timeout: Span,
     /// A server unused for longer is checked before it is handed out; zero: at every hand-out.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_base::{ConnId, Time, WorkerId, shrink};
+use weir_base::{ConnId, Target, Time, WorkerId, shrink};
 use weir_config::Config;
 use weir_session::{Left, Refusal};
 
@@ -63,6 +63,8 @@ pub(crate) enum FollowUp {
     PollPool(PoolIx),
     /// This client or server may be free to leave for another process.
     Export(ConnId),
+    /// A server of this pool shows that its host takes no writes, for this reason.
+    Demoted { pool: PoolIx, at: Target, why: &'static str },
     /// A client of this pool runs a command for which a database of its server must be free of other connections.
     NeedAlone { pool: PoolIx, database: Box<str> },
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.

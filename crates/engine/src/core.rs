@@ -19,6 +19,7 @@ use crate::conns::ConnTable;
 use crate::lending::state::LentServer;
 use crate::pause::state::PauseState;
 use crate::pools::Pools;
+use crate::primary::view::Primaries;
 use crate::server::HostStates;
 use crate::sessions::Sessions;
 use crate::upgrade::UpgradeState;
@@ -34,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) pools: Pools,
     /// What is known of the hosts of servers.
     pub(crate) hosts: HostStates,
+    /// What is known of the primaries of pools.
+    pub(crate) primaries: Primaries,
     /// Lent servers of this worker's pools, by their handle here: the pool, and the borrower.
     pub(crate) lent: HashMap<ConnId, LentServer>,
     /// What operators have stopped.
@@ -65,6 +68,7 @@ impl Core {
             conns: ConnTable::default(),
             pools: Pools::default(),
             hosts: HostStates::default(),
+            primaries: Primaries::default(),
             lent: HashMap::new(),
             pause: PauseState::default(),
             shutdown: Shutdown::default(),

@@ -26,6 +26,7 @@ use crate::listen::{self, deliver};
 use crate::pause::{commands, drain, hold, watch};
 use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
+use crate::primary::fence;
 use crate::reading::Reason;
 use crate::secured::Secured;
 use crate::server::ending::EndingSlot;
@@ -181,7 +182,9 @@ impl Engine {
         let ServerState::Up(_, phase) = &server.state else { return login::bytes(core, now, server, bytes, io) };
         match *phase {
             ServerPhase::Identifying => login::identity_bytes(core, now, server, bytes, io),
-            ServerPhase::CheckingRole | ServerPhase::ConnectQuery => login::query_bytes(core, now, server, bytes, io),
+            ServerPhase::CheckingRole | ServerPhase::AwaitingFence | ServerPhase::ConnectQuery => {
+                login::query_bytes(core, now, server, bytes, io)
+            }
             ServerPhase::AuthQuery(query) => auth_query::bytes(core, now, server, query, bytes, io),
             ServerPhase::Listening => listen::server::bytes(core, now, server, bytes, io),
             ServerPhase::Streaming => replication::stream_to_client(core, now, server, bytes, io),
@@ -232,6 +235,7 @@ impl Engine {
             FollowUp::Feed(client) => self.feed_waiting(now, client, io),
             FollowUp::PollPool(pool) => poll::poll_pool(&mut self.core, now, pool, io),
             FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
+            FollowUp::Demoted { pool, at, why } => fence::demoted(&mut self.core, now, pool, at, why, io),
             FollowUp::NeedAlone { pool, database } => {
                 reconnect::free_everywhere(&mut self.core, now, pool, database, io);
             }
@@ -435,6 +439,10 @@ impl Engine {
                 self.client_login.secret_answered(&mut self.core, now, id, &answer, io)
             }
             (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::PrimaryFound { pool, at }, _) => self.admin.primary_found(&mut self.core, now, &pool, &at, io),
+            (Payload::PrimaryLost { pool, at, why }, _) => {
+                self.admin.primary_lost(&mut self.core, now, &pool, &at, why, io)
+            }
             (Payload::CloseServers(database), _) => shares::close_servers_of(&mut self.core, now, &database, io),
             (Payload::Lease(until, obstacle), _) => self.core.lease.set(now, until, obstacle),
             (Payload::Peers(peers), _) => self.core.peering.set_nodes(peers, self.core.common.config()),
@@ -538,6 +546,8 @@ impl Engine {
         core.peering.apply_config(core.common.config());
         client_counts::count_uncounted(core, io);
         core.pause.apply_config(&mut core.common);
+        core.primaries.apply_config(core.common.config());
+        self.admin.primaries_configured(core);
     }
 
     /// Handles all timers that are due.
@@ -560,6 +570,7 @@ impl Engine {
                 Who::DownHosts => open::down_hosts_due(&mut self.core, now, io),
                 Who::Stats => self.admin.end_period(&mut self.core, now, io),
                 Who::Budget => self.workers.budget_due(&mut self.core, now, io),
+                Who::Primaries => self.admin.primaries_due(&mut self.core, now, io),
                 Who::Health => self.admin.health_due(&mut self.core, now, io),
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),

@@ -7,7 +7,7 @@
 //! - `client_login`: from accept to the first query. `client`: a client in the table.
 //! - `link`: a client and its server. `replication`: a client with a server of its own. `cancel`: requests to cancel.
 //! - `server`: from the connect to the end of a server. `pools`: which client gets which server, and when.
-//! - `lending`: pools that span several workers. `workers`: limits that hold for the process, and for several nodes.
+//! - `primary`: which host of a pool takes its writes. `lending`: pools that span several workers. `workers`: limits that hold for the process, and for several nodes.
 //! - `admin`: what operators ask for. `pause`: what they have stopped. `upgrade`: another process takes over.
 //! - `core`: the tables that these share. `conns`: the table of connections. `common`: what everything may use.
 //!   `sessions`: what all sessions share. `reading`, `pausing`: why a connection is not read from. `timers`: who is
@@ -31,6 +31,7 @@ mod log;
 mod password_check;
 mod pause;
 mod pools;
+mod primary;
 mod printed_password;
 mod reading;
 mod replication;

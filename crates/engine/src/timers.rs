@@ -28,6 +28,8 @@ pub(crate) enum Who {
     Health,
     /// Commands that wait for workers.
     Broadcasts,
+    /// Pools that move to another primary.
+    Primaries,
     /// A shutdown that waits for clients.
     Shutdown,
     /// A shutdown that is only announced.

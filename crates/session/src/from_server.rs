@@ -88,6 +88,8 @@ pub struct Unusual {
     pub refused_state: Dirty,
     /// Names and values of parameters that the server has reported in a query of our own, or unasked.
     pub reported: Vec<(String, String)>,
+    /// The server reports that its transactions are read-only from now on.
+    pub read_only: bool,
     /// Messages of the client's that are to be read again at once.
     pub repeat: Option<Repeat>,
     /// The client was not sent the last ReadyForQuery: it is, once the server has said what the client has left.
@@ -674,6 +676,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
             state.leave(Dirty::SETTINGS);
         }
         let by_client = !self.ctx.params.is_of_server(place) || state.may_have_set_read_only();
+        if value == "on" && !by_client {
+            self.outcome.unusual().read_only = true;
+        }
         let is_reset = self.server.resets.has(place)
             && self.ctx.returns_to_start_values()
             && self.server.base.at(place) == Some(value);

@@ -174,6 +174,8 @@ pub enum Refusal {
     ServersShuttingDown,
     /// The process drains: its clients are closed, each between two transactions.
     Leaving,
+    /// The client held a server of a host that its pool has left for another primary.
+    PrimaryMoved,
     /// The operator closed the connection (KILL_CLIENT).
     Killed,
     /// The operator closed all connections of the database (KILL).
@@ -259,6 +261,7 @@ impl Refusal {
             Refusal::ShuttingDown
             | Refusal::ServersShuttingDown
             | Refusal::Leaving
+            | Refusal::PrimaryMoved
             | Refusal::Killed
             | Refusal::DatabaseKilled
             | Refusal::SuspendTimeout
@@ -279,6 +282,7 @@ impl Refusal {
             Refusal::ServerDown { .. }
             | Refusal::ServerLost
             | Refusal::ServerUnexpected
+            | Refusal::PrimaryMoved
             | Refusal::LoginTimeoutServerDown { .. }
             | Refusal::NeverReached { .. } => Class::ServerDown,
             Refusal::TooManyLogins
@@ -334,7 +338,7 @@ impl Refusal {
         match self {
             Refusal::ServerDown { sqlstate, .. } if sqlstate != NO_SERVER => sqlstate,
             Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
-            Refusal::Leaving => self.sqlstate(),
+            Refusal::Leaving | Refusal::PrimaryMoved => self.sqlstate(),
             _ => "08P01",
         }
     }
@@ -451,6 +455,10 @@ impl Refusal {
             Refusal::Leaving => {
                 Some("Connect again: another process serves. Then repeat the request, if there was one.")
             }
+            Refusal::PrimaryMoved => Some(
+                "Connect again, and repeat the transaction. If it was open, whether it was committed at the old primary is not \
+                 known.",
+            ),
             Refusal::PinRefused(_) => Some(
                 "Do without such state, use a pool in session mode for such clients, or take the kind out of pin_refuse.",
             ),
@@ -530,6 +538,7 @@ impl fmt::Display for Refusal {
             Refusal::ServersShuttingDown => f.write_str("server shutting down"),
             // PostgreSQL's text, which libraries know.
             Refusal::Leaving => f.write_str("terminating connection due to administrator command"),
+            Refusal::PrimaryMoved => f.write_str("terminating connection because the primary has moved"),
             Refusal::Killed => f.write_str("admin forced disconnect"),
             Refusal::DatabaseKilled => f.write_str("database removed"),
             Refusal::AuthDatabaseDisabled(name) => write!(f, "authentication database {name:?} is disabled"),

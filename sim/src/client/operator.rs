@@ -145,7 +145,7 @@ impl Operator {
 
     /// Whether the command waits for other clients.
     fn waits(&self) -> bool {
-        ["PAUSE", "SUSPEND", "WAIT_CLOSE"].iter().any(|verb| self.command.starts_with(verb))
+        ["PAUSE", "SUSPEND", "WAIT_CLOSE", "SWITCH"].iter().any(|verb| self.command.starts_with(verb))
     }
 
     fn owner(&self) -> Owner {
@@ -266,6 +266,7 @@ impl Operator {
             12 if faulty && self.rng.chance(30) => {
                 (*self.rng.pick(&["SHUTDOWN", "SHUTDOWN WAIT_FOR_SERVERS", "SHUTDOWN WAIT_FOR_CLIENTS"])).to_owned()
             }
+            13 if faulty => format!("SWITCH {pool} 10.0.0.{}", self.rng.between(1, 2)),
             // The least size in any configuration.
             9 => "SET default_pool_size = 1".to_owned(),
             10 => "SET server_idle_timeout = 1".to_owned(),

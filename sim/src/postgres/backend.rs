@@ -62,6 +62,8 @@ pub(crate) struct Backend {
     inbox: Inbox,
     output: Vec<u8>,
     ownership: Ownership,
+    /// A client's transaction has begun since [`Backend::take_began`].
+    began: bool,
     sleeps: u32,
     asleep: bool,
     working: bool,
@@ -95,6 +97,7 @@ impl Backend {
             inbox: Inbox::default(),
             output: Vec::new(),
             ownership: Ownership::default(),
+            began: false,
             sleeps: 0,
             asleep: false,
             working: false,
@@ -110,6 +113,31 @@ impl Backend {
     /// Whether the process counts against the server's `max_connections`.
     pub(super) fn counts(&self) -> bool {
         !matches!(self.phase, Phase::Startup | Phase::Cancelling(_))
+    }
+
+    /// The database that was asked for.
+    pub(super) fn database(&self) -> &str {
+        self.parameter("database")
+    }
+
+    /// Whether a client's transaction is open here, in this database.
+    pub(super) fn serves(&self, database: &str) -> bool {
+        self.fault.is_none() && self.ownership.current().is_some() && self.database() == database
+    }
+
+    /// Whether a client's transaction has begun since the last call.
+    pub(super) fn take_began(&mut self) -> bool {
+        std::mem::take(&mut self.began)
+    }
+
+    /// The pooler's end of the connection.
+    pub(super) fn pooler(&self) -> End {
+        self.end.peer()
+    }
+
+    /// The process and its client.
+    pub(super) fn describe(&self) -> String {
+        format!("s{}, which is in a transaction of {}", self.number, name(self.ownership.current()))
     }
 
     /// Whether this process has that number.
@@ -573,6 +601,7 @@ impl Backend {
                 leftovers: &leftovers,
                 on_dirty: if ctx.rules.mode == PoolMode::Auto { OnDirty::Reset } else { ctx.rules.on_dirty },
             };
+            self.began |= self.fault.is_none();
             // After a fault the number of replies may be wrong, so owners are not known any more.
             if let Some(violation) = self.ownership.seen(client, observation).filter(|_| self.fault.is_none()) {
                 let number = self.number;

@@ -191,6 +191,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["SELECT", call] if call.starts_with("nextval('") => {
             Command::NextVal(call.trim_start_matches("nextval('").trim_end_matches("')").to_owned())
         }
+        ["SELECT", "1", "WHERE", ..] if text.contains("pg_is_in_recovery") => Command::Left(Vec::new()),
         ["SELECT", ..] if text.contains("'*") || text.contains("pg_settings") => Command::Left(kinds(text)),
         ["SELECT", ..] => Command::Select,
         ["CLOSE", "ALL"] => Command::Nothing("CLOSE CURSOR ALL"),

@@ -17,6 +17,7 @@ use self::backend::{Backend, Life};
 use self::core::Reporting;
 use self::login::Method;
 use self::server_fault::FaultPlan;
+use crate::check::Checker;
 use crate::context::Context;
 use crate::network::{End, Owner};
 use crate::rng::Rng;
@@ -143,6 +144,7 @@ impl Postgres {
 
     pub(crate) fn drained(&mut self, ctx: &mut Context, number: u32) {
         self.with(number, |backend, admission, behaviour| backend.drained(ctx, admission, behaviour));
+        self.began(ctx, number);
         self.spread(number);
     }
 
@@ -167,6 +169,7 @@ impl Postgres {
             _ => {}
         }
         self.with(number, |backend, admission, behaviour| backend.woken(ctx, reason, admission, behaviour));
+        self.began(ctx, number);
         self.spread(number);
     }
 
@@ -249,6 +252,34 @@ impl Postgres {
         let Some(backend) = self.backends[slot].as_mut() else { return };
         if act(backend, admission, &self.behaviour) == Life::Over {
             self.backends[slot] = None;
+        }
+    }
+
+    /// The processes have done something: see [`Postgres::check_primary`].
+    fn began(&mut self, ctx: &mut Context, number: u32) {
+        if ctx.rules.primaries != 0 && self.get(number).is_some_and(Backend::take_began) {
+            self.check_primary(ctx, number);
+        }
+    }
+
+    /// The checker "one primary at a time": while a client's transaction begins on one server, none of the same pool
+    /// is open on another one, as far as the pooler has not closed the connection.
+    fn check_primary(&mut self, ctx: &mut Context, number: u32) {
+        let Some(own) = self.get(number) else { return };
+        let (server, database) = (own.server, own.database().to_owned());
+        let pool = database.strip_prefix("db").and_then(|number| number.parse::<u32>().ok());
+        if pool.is_none_or(|number| ctx.rules.primaries & 1 << number == 0) {
+            return;
+        }
+        let elsewhere = self
+            .backends
+            .iter()
+            .flatten()
+            .find(|other| other.server != server && other.serves(&database) && ctx.net.is_open(other.pooler()));
+        if let Some(other) = elsewhere.map(|other| other.describe()) {
+            ctx.violated(Checker::OnePrimary, || {
+                format!("s{number} begins a transaction of {database}, beside {other}")
+            });
         }
     }
 

@@ -28,6 +28,8 @@ const DRAIN: &str = "crates/engine/src/pause/drain.rs";
 const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
+const FENCED: &str = "crates/engine/src/primary/fenced.rs";
+const PRIMARIES: &str = "crates/engine/src/primary/view.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
@@ -430,5 +432,24 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a drain closes clients in the middle of a transaction, too",
         found_by: &[Checker::DrainsBetweenTransactions],
         edits: &[Edit { file: DRAIN, from: " if up.is_quiet())", to: " if PLANTED || up.is_quiet())" }],
+    },
+    Mutant {
+        name: "no fence",
+        what: "a server of another primary is used without a word to the other workers",
+        found_by: &[Checker::OnePrimary],
+        edits: &[Edit {
+            file: PRIMARIES,
+            from: "        match self.of(pool) {
+            Some(View::At(host)) if host == at => Admission::Goes,",
+            to: "        match self.of(pool) {
+            _ if PLANTED => Admission::Goes,
+            Some(View::At(host)) if host == at => Admission::Goes,",
+        }],
+    },
+    Mutant {
+        name: "hasty fence",
+        what: "a pool goes on at another primary while clients are in transactions at the old one",
+        found_by: &[Checker::OnePrimary],
+        edits: &[Edit { file: FENCED, from: "    in_use && ", to: "    !PLANTED && in_use && " }],
     },
 ];

@@ -1,5 +1,7 @@
 //! Limits, numbers and times: in `[limits]` for all pools, in a pool for itself.
 
+use weir_base::Span;
+
 use crate::field::FieldMut;
 use crate::kind::Kind;
 use crate::model::{ListenBy, OnServerDown};
@@ -208,6 +210,29 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini_own("on_server_down")
     .database_own(&["on_server_down"]),
+    Setting::new(
+        Limits,
+        "old_primary_timeout",
+        ANY_TIME,
+        "1s",
+        Field::Limits(|l| FieldMut::Span(&mut l.old_primary_timeout)),
+        "How long transactions at the old primary may go on when a pool with `target_session_attrs` `read-write` or \
+         `primary` has found another one. Clients wait for them, and then get servers of the new primary; clients whose \
+         transactions take longer are disconnected. 0: at once.",
+    )
+    .ini_own("old_primary_timeout")
+    .database_own(&["old_primary_timeout"]),
+    Setting::new(
+        Limits,
+        "switch_timeout",
+        Kind::Time { min: Span::from_secs(1) },
+        "30s",
+        Field::Limits(|l| FieldMut::Span(&mut l.switch_timeout)),
+        "How long the console's `SWITCH` waits until the transactions at the old host have ended, and the new one takes \
+         writes. Then the pool goes back to the old host.",
+    )
+    .ini_own("switch_timeout")
+    .database_own(&["switch_timeout"]),
     Setting::new(
         Limits,
         "first_server_timeout",

@@ -72,8 +72,9 @@ impl Admin {
 
     /// A command of the engine itself: the figures for the log, or whether an operator is connected.
     fn answer_engine<I: Io>(&mut self, core: &mut Core, now: Time, answer: &BroadcastAnswer, io: &mut I) {
-        let BroadcastAnswer { command, report, left, .. } = answer;
+        let BroadcastAnswer { id, command, report, left, .. } = answer;
         match command {
+            Command::Switch { .. } => self.primary_answered(core, now, *id, report.primary_waits, io),
             Command::Show(Show::Stats) => {
                 let line = DatabaseStats::sum(&report.stats).averages().line();
                 log(Level::Info, format_args!("{line}"), io);

@@ -10,6 +10,7 @@ use weir_base::{ConnId, Span, Time, WorkerId};
 
 use crate::common::{Common, Cx};
 use crate::port::Io;
+use crate::primary::PrimaryStep;
 use crate::timers::Who;
 use crate::workers::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 
@@ -49,6 +50,8 @@ struct Broadcast {
 
 /// The result of a command.
 pub(crate) struct BroadcastAnswer {
+    /// The command's number.
+    pub(crate) id: u64,
     pub(crate) caller: Caller,
     pub(crate) command: Command,
     pub(crate) result: Result<(), CommandError>,
@@ -80,8 +83,14 @@ impl Broadcasts {
         to_workers: &WorkerCommand,
     ) -> u64 {
         let id = cx.common.next_id();
-        let waits =
-            matches!(to_workers, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
+        let waits = matches!(
+            to_workers,
+            WorkerCommand::Pause(_)
+                | WorkerCommand::Suspend
+                | WorkerCommand::WaitClose(_)
+                | WorkerCommand::Switch(..)
+                | WorkerCommand::Primary(_, PrimaryStep::Leave { .. })
+        );
         let broadcast = Broadcast {
             caller,
             command,
@@ -112,7 +121,7 @@ impl Broadcasts {
         let undo = match &self.pending.get(&id)?.command {
             Command::Pause(name) => Undo::Resume(name.clone()),
             Command::Suspend => Undo::Resume(None),
-            Command::WaitClose(_) => Undo::Nothing,
+            Command::WaitClose(_) | Command::Switch { .. } => Undo::Nothing,
             _ => return None,
         };
         self.pending.remove(&id);
@@ -149,7 +158,7 @@ impl Broadcasts {
         let mut broadcast = self.pending.remove(&id)?;
         let result = broadcast.result();
         let Broadcast { caller, command, report, left, .. } = broadcast;
-        Some(BroadcastAnswer { caller, command, result, report, left })
+        Some(BroadcastAnswer { id, caller, command, result, report, left })
     }
 }
 

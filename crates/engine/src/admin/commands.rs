@@ -8,7 +8,7 @@ use weir_base::{ConnId, Span, Time};
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
-use crate::admin::{Admin, console, end, operators, tables};
+use crate::admin::{Admin, console, end, operators, primaries, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::UnderWay;
 use crate::core::Core;
@@ -40,6 +40,10 @@ impl Admin {
             Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
             Command::Retry(name) => Ok(WorkerCommand::Retry(name.clone())),
             Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::Switch { database, host } => {
+                let to = primaries::target_of(core, database, host)?;
+                Ok(WorkerCommand::Switch(database.as_str().into(), to))
+            }
             Command::StartRecord(name, seconds) => {
                 let until = core.common.now() + Span::from_secs(u64::from(*seconds));
                 Ok(WorkerCommand::StartRecord(name.clone(), until))

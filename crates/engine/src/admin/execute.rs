@@ -13,10 +13,12 @@ use crate::pause::commands;
 use crate::pause::waiting_command::{Condition, WaitingCommand};
 use crate::pools::reconnect;
 use crate::port::Io;
+use crate::primary::PrimaryStep;
+use crate::primary::fence;
 use crate::server::{open, probe};
 use crate::workers::Workers;
 use crate::workers::messages::{WorkerAnswer, WorkerCommand};
-use crate::workers::send::answer;
+use crate::workers::send::{COUNTER, answer};
 
 /// The result of a command on this worker.
 enum Outcome {
@@ -39,7 +41,7 @@ impl Admin {
         command: WorkerCommand,
         io: &mut I,
     ) {
-        match self.outcome(core, workers, now, command, io) {
+        match self.outcome(core, workers, now, (from, id), command, io) {
             Ok(Outcome::Done) => answer(from, id, WorkerAnswer::Done, io),
             Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
             Ok(Outcome::NoAnswer) => {}
@@ -56,6 +58,7 @@ impl Admin {
         core: &mut Core,
         workers: &Workers,
         now: Time,
+        (from, id): (WorkerId, u64),
         command: WorkerCommand,
         io: &mut I,
     ) -> Result<Outcome, CommandError> {
@@ -85,9 +88,23 @@ impl Admin {
                 commands::suspend(core, now, io);
                 return Ok(Outcome::Wait(None, Condition::Flushed));
             }
+            WorkerCommand::Primary(pool, step) => {
+                let waits = matches!(step, PrimaryStep::Leave { .. });
+                let primary_waits = fence::carry_out(core, now, &pool, step, io);
+                return Ok(match waits {
+                    true => Outcome::Wait(Some(pool.to_string()), Condition::Fenced),
+                    false => Outcome::Report(Box::new(Report { primary_waits, ..Report::default() })),
+                });
+            }
+            WorkerCommand::Switch(pool, to) if core.common.worker() == COUNTER => {
+                self.begin_switch(core, now, &pool, &to, (from, id), io);
+                return Ok(Outcome::NoAnswer);
+            }
+            WorkerCommand::Switch(..) => {}
             WorkerCommand::WaitClose(name) => return Ok(Outcome::Wait(name, Condition::Closed)),
             WorkerCommand::Forget(id) => {
                 core.pause.unwatch(&mut core.common, id);
+                self.switch_withdrawn(core, now, id, io);
                 return Ok(Outcome::NoAnswer);
             }
             // A new configuration concerns all rooms.

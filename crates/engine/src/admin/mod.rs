@@ -9,6 +9,7 @@
 //!   clients.
 //! - `reports`, `report`: the tables' content; `symptoms`: what shows that a pool is in trouble. `wait_diagnosis`: why
 //!   a client waits.
+//! - `primaries`: worker 0 has pools move to another primary.
 //! - `pool_health`, `health`: whether pools serve their clients.
 //! - `client_counts`, `logging_in`: how many clients there are. `pool_counts`: what is counted of a pool. `refusals`:
 //!   how many clients were refused, by cause.
@@ -30,6 +31,7 @@ pub(crate) mod operators;
 pub(crate) mod paging;
 pub(crate) mod pool_counts;
 pub(crate) mod pool_health;
+pub(crate) mod primaries;
 pub(crate) mod record;
 pub(crate) mod refusals;
 pub(crate) mod reload;
@@ -49,11 +51,15 @@ use weir_admin::{Fault, Finding};
 use weir_base::Time;
 use weir_config::{Config, FileFormat};
 
+use crate::primary::seats::Seats;
+
 /// The state of this worker for operators.
 pub(crate) struct Admin {
     broadcasts: broadcasts::Broadcasts,
     reloads: reload::Reloads,
     health: health::PoolsHealth,
+    /// The primaries of pools; worker 0 has them.
+    primaries: Seats,
     /// What the control plane says of Weir itself; worker 0 has it.
     faults: Arc<[Fault]>,
     /// What the control plane has found out about slow pools; worker 0 has it.
@@ -69,6 +75,7 @@ impl Admin {
             broadcasts: broadcasts::Broadcasts::default(),
             reloads: reload::Reloads::new(config),
             health: health::PoolsHealth::default(),
+            primaries: Seats::default(),
             faults: Arc::default(),
             findings: Arc::default(),
             stats_at: Time::NEVER,

@@ -282,9 +282,13 @@ impl Tables<'_> {
                 "used"
             }
             ServerState::Up(_, ServerPhase::Idle) => "idle",
-            ServerState::Up(_, ServerPhase::Checking | ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain) => {
-                "tested"
-            }
+            ServerState::Up(
+                _,
+                ServerPhase::Checking
+                | ServerPhase::CheckingRoleAgain
+                | ServerPhase::Resetting(_)
+                | ServerPhase::ConnectQueryAgain,
+            ) => "tested",
             _ if server.is_new() => "new",
             ServerState::Up(_, _) if server.cancels > 0 && server.link.is_none() => "being_canceled",
             _ => "active",
@@ -338,9 +342,12 @@ fn is_used(slot: &PoolSlot, since: Time, now: Time) -> bool {
 /// The counter of its pool for a server that is not idle.
 fn linked_count<'r>(record: &'r mut PoolRecord, server: &ServerSlot) -> &'r mut u32 {
     match server.phase() {
-        Some(ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain | ServerPhase::Checking) => {
-            &mut record.sv_tested
-        }
+        Some(
+            ServerPhase::Resetting(_)
+            | ServerPhase::ConnectQueryAgain
+            | ServerPhase::Checking
+            | ServerPhase::CheckingRoleAgain,
+        ) => &mut record.sv_tested,
         Some(ServerPhase::Linked) if server.cancels > 0 && server.link.is_none() => &mut record.sv_being_canceled,
         _ => &mut record.sv_active,
     }

@@ -34,6 +34,7 @@ impl Admin {
             dns: core.hosts.dns.records(core.common.now()),
             peers: forward::peer_pools(core),
             cluster: workers.budget.view(),
+            primaries: self.primaries.records(|at| core.common.wall(at)),
             faults: self.faults.clone(),
             findings: self.findings.clone(),
             unresponsive: core.hosts.unresponsive.report(|at| core.common.wall(at)),

@@ -105,7 +105,8 @@ pub(crate) fn lent_returned<I: Io>(
     io: &mut I,
 ) {
     let Some(&LentServer { pool: ix, borrower, .. }) = core.lent.get(&lent) else { return io.close(conn) };
-    let Some(proof) = messages::tie(core, &mut server, conn, ix) else {
+    let stays = messages::may_stay(core, ix, &server);
+    let Some(proof) = messages::tie(core, &mut server, conn, ix).filter(|_| stays) else {
         let database = core.pools.get(ix).name.clone();
         close::drop_moved(core, conn, &server, &database, io);
         return lent_closed(core, now, lent);

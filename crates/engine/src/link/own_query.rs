@@ -17,6 +17,9 @@ use crate::server::slot::{Reset, ServerPhase, ServerSlot};
 /// cause.
 const QUERY_CANCELED: &str = "57014";
 
+/// Why a server is closed whose host takes no writes any more.
+const READ_ONLY: &str = "session is read-only";
+
 /// A server has been reset, including what its connect_query had set: runs that query again.
 fn run_connect_query_again<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     let slot = core.pools.get(server.pool);
@@ -90,6 +93,18 @@ fn parameters_failed<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSl
     leave::refuse(core, now, client, refusal, io);
 }
 
+/// A server has said whether its host still takes writes; then it is released.
+fn role_checked<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
+    *phase = ServerPhase::Linked;
+    if up.found_row() {
+        let (pool, at) = (server.pool, server.connection.target().clone());
+        core.common.follow_up(FollowUp::Demoted { pool, at, why: READ_ONLY });
+        return close::close_slot(core, now, server, READ_ONLY, io);
+    }
+    release::clean_up(core, now, server, io);
+}
+
 /// A query of Weir on a server has ended.
 pub(crate) fn done<I: Io>(
     core: &mut Core,
@@ -125,6 +140,7 @@ pub(crate) fn done<I: Io>(
             }
             release::return_to_pool(core, now, server, io);
         }
+        (ServerPhase::CheckingRoleAgain, Ok(())) => role_checked(core, now, server, io),
         (ServerPhase::Asking, outcome) => pin::answered(core, now, server, outcome.is_ok(), io),
         (ServerPhase::Checking | ServerPhase::SyncingParameters, Ok(())) => setup_query_done(core, now, server, io),
         (ServerPhase::SyncingParameters, Err(error)) if error.sqlstate != QUERY_CANCELED => {

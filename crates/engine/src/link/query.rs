@@ -2,7 +2,8 @@
 //!
 //! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, PoolMode, Time};
+use weir_config::SessionAttrs;
 use weir_session::{Refusal, Repeat, ServerError, StopReason, from_client, from_server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -17,6 +18,9 @@ use crate::reading::Reason;
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::{Message, Payload};
+
+/// The SQLSTATE of a write where none are taken (read_only_sql_transaction).
+const READ_ONLY_TRANSACTION: &[u8; 5] = b"25006";
 
 /// Requests of a client failed because of a limit of statements. The log has one line for each client.
 #[inline]
@@ -52,6 +56,35 @@ fn count_refused<I: Io>(
     }
 }
 
+/// Why a server does not take the writes that its pool wants, as it reports without a client's doing.
+fn says_read_only(attrs: SessionAttrs, client: Option<ConnId>, reported: &[(String, String)]) -> Option<&'static str> {
+    let says = |what: &str| reported.iter().any(|(name, value)| name == what && value == "on");
+    match attrs {
+        SessionAttrs::ReadWrite | SessionAttrs::Primary if says("in_hot_standby") => {
+            Some("server is in hot standby mode")
+        }
+        SessionAttrs::ReadWrite if client.is_none() && says("default_transaction_read_only") => {
+            Some("session is read-only")
+        }
+        _ => None,
+    }
+}
+
+/// The host of a server may take no writes any more: the server is asked at its release; where its client keeps it, the
+/// next login shows it.
+#[cold]
+fn doubt(core: &mut Core, now: Time, server: &mut ServerSlot) {
+    let slot = core.pools.get_mut(server.pool);
+    if !slot.config.session_attrs.wants_primary() || server.left {
+        return;
+    }
+    server.doubt();
+    if (slot.config.mode == PoolMode::Session || server.is_pinned()) && slot.may_look(now) {
+        slot.pool.try_now(now);
+        core.common.follow_up(FollowUp::PollPool(server.pool));
+    }
+}
+
 /// Takes in what a server has reported without a client's doing: new defaults, or a new role.
 fn take_reports(
     core: &mut Core,
@@ -64,6 +97,10 @@ fn take_reports(
         ClientPhase::Ready(session) => Some(session),
         _ => None,
     });
+    if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, server.link, reported) {
+        let (pool, at) = (server.pool, server.connection.target().clone());
+        core.common.follow_up(FollowUp::Demoted { pool, at, why });
+    }
     let (ix, table) = (server.pool, &core.sessions.params);
     let Some((up, phase)) = server.up() else { return };
     if !matches!(
@@ -225,6 +262,9 @@ fn unusual_reply<I: Io>(
     take_reports(core, now, &mut server, client.as_deref_mut(), &unusual.reported);
     count_refused(core, &server, client.as_deref_mut(), &unusual, io);
     client.into_iter().for_each(|client| core.conns.put_client(client));
+    if unusual.read_only || unusual.errors.iter().any(|code| code == READ_ONLY_TRANSACTION) {
+        doubt(core, now, &mut server);
+    }
     let violation = relay::violation(&unusual);
     if let Some(fatal) = unusual.fatal {
         note_fatal(core, &mut server, fatal, io);

@@ -21,7 +21,7 @@ use crate::link::{acquire, leave};
 use crate::pools::PoolSlot;
 use crate::port::Io;
 use crate::reading::Reason;
-use crate::server::hosts::{Fitness, fitness};
+use crate::server::hosts::{Fitness, fitness, still_takes_writes};
 use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState, Use};
 use crate::server::{close, idle};
 use crate::sessions::Sessions;
@@ -80,7 +80,7 @@ fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
     let slot = core.pools.get_mut(ix);
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
-        Err(why) => return close::close_slot(core, now, server, why, io),
+        Err(why) => return close_unfree(core, now, server, why, io),
     };
     if let LendingRole::Borrower(borrowing) = &slot.lending
         && borrowing.borrower.returns(&slot.pool, conn)
@@ -99,6 +99,21 @@ fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
     if core.pools.get(ix).needs_poll() || core.common.is_under_way(UnderWay::AWAITS_IDLE) {
         core.common.follow_up(FollowUp::PollPool(ix));
     }
+}
+
+/// A server can't be given back to its pool.
+#[cold]
+fn close_unfree<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: Unfree, io: &mut I) {
+    let why = match why {
+        Unfree::Unclean => UNCLEAN,
+        Unfree::Left => RECONFIGURED,
+        Unfree::Unfit(why) => {
+            let (pool, at) = (server.pool, server.connection.target().clone());
+            core.common.follow_up(FollowUp::Demoted { pool, at, why });
+            why
+        }
+    };
+    close::close_slot(core, now, server, why, io);
 }
 
 /// A server without a client: removes what its last one left, or closes it, or gives it to the next waiter.
@@ -147,9 +162,10 @@ pub(crate) fn finish_transaction<I: Io>(
         }
         return;
     }
+    let why = if server.left { Refusal::PrimaryMoved } else { Refusal::PoolGone };
     core.conns.put_server(server);
     if let (LinkStatus::Replaced, Some(client)) = (status, conn) {
-        leave::refuse_handle(core, now, client, Refusal::PoolGone, io);
+        leave::refuse_handle(core, now, client, why, io);
     }
 }
 
@@ -219,7 +235,8 @@ fn link_status(common: &Common, slot: &PoolSlot, server: &ServerSlot, client: Op
         return LinkStatus::Resume;
     }
     let outdated = || server.marked_for_close || slot.pool.is_outdated(server.conn);
-    if session_mode && !mid_message && common.config().server_fast_close && outdated() {
+    let at_once = || server.left || common.config().server_fast_close;
+    if session_mode && !mid_message && at_once() && outdated() {
         return LinkStatus::Replaced;
     }
     if session_mode || mid_message || cancelled { LinkStatus::Held } else { LinkStatus::Free }
@@ -288,6 +305,9 @@ pub(crate) enum ReleaseAction {
 #[inline(always)]
 fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> ReleaseAction {
     server.resume(Reason::OtherFull, cx.io);
+    if server.doubted && ask_role(cx, slot, server) {
+        return ReleaseAction::Cleaning;
+    }
     let used = server.take_use();
     let (marked, conn) = (server.marked_for_close, server.conn);
     let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
@@ -329,28 +349,51 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     }
 }
 
+/// Why a server can't be given back to its pool.
+enum Unfree {
+    /// It is in the middle of something, or holds what a client has left.
+    Unclean,
+    /// Its pool has left its host.
+    Left,
+    /// It has another role than the pool wants.
+    Unfit(&'static str),
+}
+
+/// Asks a server whether its host still takes writes; returns whether it is asked.
+#[cold]
+fn ask_role<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> bool {
+    server.doubt_settled();
+    let usable = !server.marked_for_close && server.up().is_some_and(|(up, _)| !up.is_unusable());
+    let Some(query) = still_takes_writes(slot.config.session_attrs).filter(|_| usable) else { return false };
+    acquire::own_query(cx, slot, server, query, ServerPhase::CheckingRoleAgain);
+    true
+}
+
 /// Ends a server's use by a client, with the proof that it is clean.
 ///
 /// # Errors
 /// Why the server must be closed instead.
 #[inline]
-fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
+fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, Unfree> {
     server.clock_mut().unlinked();
     if slot.config.session_attrs != SessionAttrs::Any {
         check_role(slot, server)?;
     }
-    let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
-    let proof = up.prove_clean().ok_or(UNCLEAN)?;
+    let Some((up, phase)) = server.up() else { return Err(Unfree::Unclean) };
+    let proof = up.prove_clean().ok_or(Unfree::Unclean)?;
     *phase = ServerPhase::Idle;
     Ok(proof)
 }
 
 /// Whether a server that was promoted, or has become a standby, still fits its pool.
-fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Result<(), &'static str> {
+fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Result<(), Unfree> {
+    if server.left {
+        return Err(Unfree::Left);
+    }
     let any = server.connection.attempt().any;
-    let Some((up, _)) = server.up() else { return Err(UNCLEAN) };
+    let Some((up, _)) = server.up() else { return Err(Unfree::Unclean) };
     match fitness(slot.config.session_attrs, any, up.role()) {
-        Fitness::Unfit(why) => Err(why),
+        Fitness::Unfit(why) => Err(Unfree::Unfit(why)),
         Fitness::Fits | Fitness::Ask { .. } => Ok(()),
     }
 }

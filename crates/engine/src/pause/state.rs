@@ -268,7 +268,7 @@ impl PauseState {
         self.take_finished(common, |_, watch| match watch.until {
             Condition::Flushed => resumed.is_none(),
             Condition::Quiet => resumed.is_none_or(|name| watch.name.as_deref() == Some(name)),
-            Condition::Closed => false,
+            Condition::Closed | Condition::Fenced => false,
         })
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct WaitingCommand {
 pub(crate) enum Condition {
     /// No server works for a client (PAUSE).
     Quiet,
+    /// No client writes to a host that its pool has left.
+    Fenced,
     /// No socket has a backlog (SUSPEND).
     Flushed,
     /// The servers to be replaced are closed (WAIT_CLOSE).

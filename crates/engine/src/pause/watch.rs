@@ -8,6 +8,7 @@ use crate::common::UnderWay;
 use crate::core::Core;
 use crate::pause::waiting_command::{Condition, WaitingCommand};
 use crate::port::Io;
+use crate::primary::fenced;
 use crate::workers::messages::{Drain, Message, Payload, WorkerAnswer};
 use crate::workers::send::answer;
 
@@ -28,11 +29,15 @@ pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
 /// nothing more.
 pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
     if core.common.is_under_way(UnderWay::WATCH) {
-        let (conns, pools) = (&core.conns, &core.pools);
+        let (conns, pools, primaries) = (&core.conns, &core.pools, &core.primaries);
         let over = core.pause.take_finished(&mut core.common, |halt, watch| {
             let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
             match watch.until {
                 Condition::Quiet => named.all(|pool| pool.is_quiescent()),
+                Condition::Fenced => {
+                    let pool = watch.name.as_deref().unwrap_or_default();
+                    fenced::holdouts(conns, pools, primaries, pool).is_empty()
+                }
                 Condition::Flushed => !halt.is_flushing(),
                 // Only the pool knows which servers are lent.
                 Condition::Closed => !named.any(|pool| {

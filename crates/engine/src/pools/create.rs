@@ -32,7 +32,11 @@ pub(crate) fn fits(core: &Core, pool: &weir_config::PoolConfig, user: &str) -> b
 pub(crate) fn apply_pause(core: &mut Core, now: Time, ix: PoolIx) {
     let draining = core.shutdown.draining() == Some(Drain::Servers);
     let pool = &mut core.pools.get_mut(ix);
-    match core.pause.of_pool(&pool.name, draining) {
+    let state = match core.primaries.holds(&pool.name) {
+        true => ServiceState::Paused,
+        false => core.pause.of_pool(&pool.name, draining),
+    };
+    match state {
         ServiceState::Paused => pool.pool.pause(),
         ServiceState::Suspended => pool.pool.suspend(),
         ServiceState::Active => pool.pool.resume(now),

@@ -47,6 +47,9 @@ use crate::workers::quota::servers::PoolQuota;
 /// How long the login messages of a pool are sent to clients without asking a server again.
 const CONFIRMED_FOR: Span = Span::from_secs(1);
 
+/// How often it is looked at the most whether a pool's host takes writes, after errors that may say so.
+const LOOK_EVERY: Span = Span::from_secs(1);
+
 /// The pools of a worker.
 #[derive(Default)]
 pub(crate) struct Pools {
@@ -91,6 +94,8 @@ pub(crate) struct PoolSlot {
     pub(crate) credentials: KnownCredentials,
     /// The state of the pool's hosts.
     pub(crate) hosts: Hosts,
+    /// When it was last looked whether the host takes writes.
+    looked_at: Option<Time>,
     /// The pool's failed logins.
     pub(crate) failures: LoginFailures,
     /// The pool's logged-in clients.
@@ -313,6 +318,7 @@ impl PoolSlot {
             accepted,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
+            looked_at: None,
             failures: LoginFailures::default(),
             clients: 0,
             lookups: 0,
@@ -427,6 +433,15 @@ impl PoolSlot {
         self.hosts = Hosts::default();
         self.failures.forget();
         self.pool.retry_now();
+    }
+
+    /// Whether a look at the pool's host is not too soon after the last one.
+    pub(crate) fn may_look(&mut self, now: Time) -> bool {
+        let may = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
+        if may {
+            self.looked_at = Some(now);
+        }
+        may
     }
 
     /// One of the pool's servers has logged in.

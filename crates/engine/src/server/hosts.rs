@@ -27,6 +27,8 @@ pub(crate) struct Hosts {
     errors: Vec<(Target, ServerError)>,
     /// What the errors say about the next try; none before the first error.
     kind: Option<LoginFailureKind>,
+    /// Only the next host is tried.
+    only: bool,
 }
 
 /// One attempt.
@@ -92,7 +94,12 @@ impl Hosts {
     /// The target of the next attempt.
     pub(crate) fn peek<'p>(&self, pool: &'p PoolConfig) -> &'p Target {
         let again = self.again.map(|again| again.host).filter(|host| *host < pool.targets.len());
-        &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
+        again.map_or_else(|| self.next_of(pool), |again| &pool.targets[again])
+    }
+
+    /// The host of the next first attempt.
+    fn next_of<'p>(&self, pool: &'p PoolConfig) -> &'p Target {
+        &pool.targets[self.next % pool.targets.len()]
     }
 
     /// The next host has no room for a login now: skips it, unless it is due for a second attempt.
@@ -106,7 +113,7 @@ impl Hosts {
     /// of the round is left.
     pub(crate) fn failure(&self, pool: &PoolConfig, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
-        if failed < tries(pool) {
+        if failed < tries(pool) && !self.only {
             return ConnectFailure::Elsewhere;
         }
         match self.kind.map_or(kind, |others| others.and(kind)) {
@@ -118,6 +125,22 @@ impl Hosts {
 
     fn has_failed(&self, attempt: Attempt) -> bool {
         self.failed.contains(&(attempt.host, attempt.any))
+    }
+
+    /// The pool leaves a host: the next attempt is at another one.
+    pub(crate) fn leave(&mut self, pool: &PoolConfig, host: &Target) {
+        self.again = None;
+        if self.next_of(pool) == host {
+            self.next = (self.next + 1) % pool.targets.len();
+        }
+    }
+
+    /// The pool has a primary, or moves to one: a round begins there; `only`: it is tried, and no other.
+    pub(crate) fn begin_at(&mut self, pool: &PoolConfig, host: Option<&Target>, only: bool) {
+        self.only = only;
+        if let Some(host) = host.filter(|_| only || (self.failed.is_empty() && self.again.is_none())) {
+            self.turn_to(pool, host);
+        }
     }
 
     /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second
@@ -158,7 +181,7 @@ impl Hosts {
         }
         let error = self.all_errors(error);
         if verdict != ConnectFailure::Elsewhere {
-            *self = Hosts { next: self.next, ..Hosts::default() };
+            *self = Hosts { next: self.next, only: self.only, ..Hosts::default() };
         }
         (verdict, error)
     }
@@ -178,7 +201,7 @@ impl Hosts {
 
     /// A server is up: the round is over, and well.
     pub(crate) fn succeeded(&mut self) {
-        *self = Hosts { next: self.next, ..Hosts::default() };
+        *self = Hosts { next: self.next, only: self.only, ..Hosts::default() };
     }
 
     /// The errors of all hosts of the round; of a single one, only that.
@@ -206,6 +229,19 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: ReplicationRole) -> 
         None => Fitness::Ask { query, row, why },
         Some(known) if known == row => Fitness::Fits,
         Some(_) => Fitness::Unfit(why),
+    }
+}
+
+/// The query that returns a row if the host of a server does not take the writes that its pool wants; none: it wants
+/// none. What the server's clients have set does not count.
+pub(crate) fn still_takes_writes(attrs: SessionAttrs) -> Option<&'static str> {
+    match attrs {
+        SessionAttrs::ReadWrite => Some(
+            "SELECT 1 WHERE pg_catalog.pg_is_in_recovery() OR EXISTS(SELECT FROM pg_catalog.pg_settings WHERE name \
+             OPERATOR(pg_catalog.=) 'default_transaction_read_only' AND reset_val OPERATOR(pg_catalog.=) 'on')",
+        ),
+        SessionAttrs::Primary => attrs.condition().map(|condition| condition.query),
+        _ => None,
     }
 }
 

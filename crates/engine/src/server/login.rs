@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_config::FailedAttempt;
 use weir_pool::ConnectFailure;
 use weir_session::server_login::ServerLoginStep;
@@ -16,13 +16,22 @@ use crate::link::{query, relay, release};
 use crate::log::log;
 use crate::pools::{PoolSlot, create};
 use crate::port::{Io, LOOK_UP_FAILED, Level, PrintedPassword, Work};
+use crate::primary::view::Admission;
 use crate::server::hosts::Fitness;
 use crate::server::login_failure::{FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::server::{close, login_steps, open};
+use crate::workers::messages::{Message, Payload};
+use crate::workers::send::COUNTER;
 use crate::{lines, replication};
+
+/// How often a host is looked at, to which an operator moves a pool without clients that wait.
+const LOOK_EVERY: Span = Span::from_millis(200);
+
+/// Why a fit server is not used.
+const OTHER_PRIMARY: &str = "another host is the primary of this pool";
 
 /// The log has PgBouncer's words for a login that failed, which operators look for.
 fn log_failed_login<I: Io>(
@@ -70,6 +79,15 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
         return replication::own_login_refused(core, now, &server, error, io);
     }
     slot.failures.add(error, false, now);
+    if core.primaries.only(&slot.name).is_some() {
+        // An operator waits: it is looked at often, whether clients wait or not.
+        slot.pool.retry_now();
+        slot.pool.connect_failed(server.conn, failure, now);
+        if slot.pool.oldest_wait().is_none() {
+            slot.pool.try_now(now + LOOK_EVERY);
+        }
+        return core.common.follow_up(FollowUp::PollPool(server.pool));
+    }
     slot.pool.connect_failed(server.conn, failure, now);
     create::login_failed(core, now, server.pool, failure);
     core.common.follow_up(FollowUp::PollPool(server.pool));
@@ -161,7 +179,16 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
     release::passed_on(core, now, ix, conn, answer, io);
 }
 
-fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &'static str, io: &mut I) {
+    if server.dedicated.is_none() {
+        let (pool, at) = (server.pool, server.connection.target().clone());
+        core.common.follow_up(FollowUp::Demoted { pool, at, why });
+    }
+    not_now(core, now, server, why, io);
+}
+
+/// A server that is fit is not used: the next host is tried.
+fn not_now<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
     close::end_connection(core, &server, io);
     failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
 }
@@ -174,6 +201,37 @@ fn run_connect_query<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSl
     let Some(query) = query else { return server_up(core, now, server, io) };
     login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::ConnectQuery);
     core.conns.put_server(server);
+}
+
+/// A server is fit for its pool: it goes on, unless the pool wants a primary and has another one, or has to leave
+/// another one first.
+fn admit<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let slot = core.pools.get(server.pool);
+    if !slot.config.session_attrs.wants_primary() || server.dedicated.is_some() {
+        return identify(core, now, server, io);
+    }
+    match core.primaries.admits(&slot.name, server.connection.target()) {
+        Admission::Goes => identify(core, now, server, io),
+        Admission::Elsewhere => not_now(core, now, server, OTHER_PRIMARY, io),
+        Admission::Waits => {
+            server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::AwaitingFence);
+            let found = Payload::PrimaryFound { pool: slot.name.clone(), at: server.connection.target().clone() };
+            io.post(COUNTER, Message(found), None);
+            core.conns.put_server(server);
+        }
+    }
+}
+
+/// It is decided where the pool goes on, for which a login has waited.
+pub(crate) fn decided<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+    let Some(server) = core.conns.take::<ServerSlot>(conn) else { return };
+    if close::grant_is_void(core, now, server.pool, server.granted_at) {
+        return close::login_lapsed(core, now, server, io);
+    }
+    match core.primaries.admits(&core.pools.get(server.pool).name, server.connection.target()) {
+        Admission::Goes => identify(core, now, server, io),
+        Admission::Elsewhere | Admission::Waits => not_now(core, now, server, OTHER_PRIMARY, io),
+    }
 }
 
 /// A server is fit for its pool. If nodes share that, another node may have to find its backend: it is asked for what
@@ -191,7 +249,7 @@ fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: 
 /// A server has logged in: checks whether it is fit for its pool.
 fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     match login_steps::check_role(core.pools.get(server.pool), &mut server) {
-        Fitness::Fits => identify(core, now, server, io),
+        Fitness::Fits => admit(core, now, server, io),
         Fitness::Unfit(why) => unfit(core, now, server, why, io),
         Fitness::Ask { query, .. } => {
             login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingRole);
@@ -356,7 +414,7 @@ fn first_query_done<I: Io>(
             match login_steps::check_role(core.pools.get(server.pool), &mut server) {
                 Fitness::Ask { row, why, .. } if row != found => unfit(core, now, server, why, io),
                 Fitness::Unfit(why) => unfit(core, now, server, why, io),
-                _ => identify(core, now, server, io),
+                _ => admit(core, now, server, io),
             }
         }
         outcome => {

@@ -76,8 +76,15 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (config, hosts) = (slot.config.clone(), &mut slot.hosts);
     let policy = config.limits.on_server_down;
     let waits = policy == OnServerDown::Wait;
+    let only = core.primaries.only(&slot.name);
+    hosts.begin_at(&config, core.primaries.first(&slot.name), only.is_some());
     let shut = |target: &Target| throttle.shut(target, now).filter(|_| waits);
-    let at = if config.targets.iter().all(|target| shut(target).is_some()) {
+    let at = if let Some(only) = only {
+        if throttle.has_room(only, policy, most, now) {
+            return true;
+        }
+        only
+    } else if config.targets.iter().all(|target| shut(target).is_some()) {
         hosts.peek(&config)
     } else {
         for _ in 0..config.targets.len() {
@@ -86,6 +93,10 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
                 return true;
             }
             let Some(down) = shut(target) else {
+                // It may be the primary: without room there it is waited for.
+                if config.session_attrs.wants_primary() {
+                    break;
+                }
                 hosts.pass(&config);
                 continue;
             };

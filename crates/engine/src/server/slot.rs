@@ -54,6 +54,10 @@ pub(crate) struct ServerRow {
     pub(crate) used: Use,
     /// Close the server at its release (KILL, RECONNECT).
     pub(crate) marked_for_close: bool,
+    /// Its pool has left its host.
+    pub(crate) left: bool,
+    /// Its host may take no writes any more: it is asked at its release.
+    pub(crate) doubted: bool,
     /// The server is for one client only.
     pub(crate) dedicated: Option<Box<Dedicated>>,
     /// When the server was granted, if servers are limited.
@@ -102,6 +106,8 @@ pub(crate) enum ServerState {
 pub(crate) enum ServerPhase {
     /// Answers whether it is fit for the pool. For its pool it is still logging in.
     CheckingRole,
+    /// Is fit for the pool, which has to leave another host first. For its pool it is still logging in.
+    AwaitingFence,
     /// Says which backend it is. For its pool it is still logging in.
     Identifying,
     /// Runs connect_query. For its pool it is still logging in.
@@ -126,6 +132,8 @@ pub(crate) enum ServerPhase {
     Resetting(Reset),
     /// Runs connect_query again, after a reset.
     ConnectQueryAgain,
+    /// Answers whether it is still fit for the pool.
+    CheckingRoleAgain,
     /// Runs an auth_query, with this handle.
     AuthQuery(ConnId),
     /// On its way to a borrower of the pool, for this request; `check`: it must be checked there first.
@@ -162,6 +170,8 @@ impl ServerSlot {
             fatal_error: None,
             used: Use::None,
             marked_for_close: false,
+            left: false,
+            doubted: false,
             dedicated: None,
             granted_at: now,
             pinned: None,
@@ -195,7 +205,12 @@ impl ServerSlot {
     pub(crate) fn is_new(&self) -> bool {
         matches!(
             self.phase(),
-            None | Some(ServerPhase::CheckingRole | ServerPhase::Identifying | ServerPhase::ConnectQuery)
+            None | Some(
+                ServerPhase::CheckingRole
+                    | ServerPhase::AwaitingFence
+                    | ServerPhase::Identifying
+                    | ServerPhase::ConnectQuery
+            )
         )
     }
 }
@@ -278,6 +293,21 @@ impl ServerSlot {
     /// The server is closed at its release, if `close`.
     pub(crate) fn mark_for_close(&mut self, close: bool) {
         self.row.marked_for_close |= close;
+    }
+
+    /// The pool has left the server's host: it is closed when its transaction ends.
+    pub(crate) fn leave(&mut self) {
+        (self.row.marked_for_close, self.row.left) = (true, true);
+    }
+
+    /// The server's host may take no writes any more.
+    pub(crate) fn doubt(&mut self) {
+        self.row.doubted = true;
+    }
+
+    /// The server is asked whether its host takes writes.
+    pub(crate) fn doubt_settled(&mut self) {
+        self.row.doubted = false;
     }
 
     /// Keeps the fatal error that the server has sent: the reason for the end that follows.

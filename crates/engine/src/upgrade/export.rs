@@ -40,6 +40,9 @@ fn may_export(core: &Core) -> Result<u64, &'static str> {
     if core.pause.is_stopped() {
         return Err("it is paused or suspended: RESUME first");
     }
+    if core.primaries.is_moving() {
+        return Err("a pool moves to another primary: try again in a moment");
+    }
     Ok(core.common.last_id())
 }
 

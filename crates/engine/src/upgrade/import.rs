@@ -89,7 +89,8 @@ fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: Co
     let ix = target_pool(core, now, &moved.database, &moved.user);
     let ix = ix.filter(|ix| {
         let slot = core.pools.get(*ix);
-        !slot.lending.is_borrower() && made_for(slot) == moved.made_for
+        let stays = core.primaries.may_stay(&slot.name, slot.config.session_attrs, &moved.target);
+        !slot.lending.is_borrower() && made_for(slot) == moved.made_for && stays
     });
     let session = frozen_server::thaw(&moved.session, &core.sessions.params);
     // A server that its pool would not have opened is closed, and so is one that can't be read.
@@ -102,6 +103,11 @@ fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: Co
         return close::close_imported(core, now, &moved.database, conn, io);
     };
     let database = slot.name.clone();
+    if slot.config.session_attrs.wants_primary() && core.primaries.of(&database).is_none() {
+        // It is where the other process wrote.
+        let found = Payload::PrimaryFound { pool: database.clone(), at: moved.target.clone() };
+        io.post(WorkerId(0), Message(found), None);
+    }
     let ages = Ages { connected_at: Time::from_micros(moved.connected_at), expires: Time::from_micros(moved.expires) };
     let server = server_slot(moved, conn, ix, session, now);
     core.conns.put_server(Box::new(server));

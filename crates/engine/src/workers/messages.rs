@@ -11,6 +11,7 @@ use weir_session::startup::StartupRequest;
 use crate::admin::paging::Paging;
 use crate::client_login::secret_query::{SecretQuery, UserSecret};
 use crate::lending::state::LendingMessage;
+use crate::primary::PrimaryStep;
 use crate::secured::Secured;
 use crate::workers::quota::{QuotaReply, QuotaRequest};
 
@@ -52,6 +53,10 @@ pub(crate) enum Payload {
     Lending(Box<LendingMessage>),
     /// A client is about to drop, rename or copy a database of this server: idle connections to it are closed.
     FreeDatabase(Target, Arc<str>),
+    /// To worker 0: a login of a pool of this name has found this host fit, and waits.
+    PrimaryFound { pool: Arc<str>, at: Target },
+    /// To worker 0: the sender has left this host, which takes no writes any more, for this reason.
+    PrimaryLost { pool: Arc<str>, at: Target, why: &'static str },
     /// All servers of a database that nodes share are closed: this node's lease has ended.
     CloseServers(Arc<str>),
     /// A database that nodes share has this many servers too many: those in use are closed when they are released.
@@ -122,6 +127,10 @@ pub(crate) enum WorkerCommand {
     Reconnect(Option<String>),
     /// Pools try to open a server now.
     Retry(Option<String>),
+    /// A pool moves to this host, and worker 0 sees to it.
+    Switch(Arc<str>, Target),
+    /// A step of a pool's move.
+    Primary(Arc<str>, PrimaryStep),
     Kill(Option<String>),
     KillClient(u64),
     Disable(String),

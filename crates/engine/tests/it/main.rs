@@ -14,6 +14,7 @@ mod lending;
 mod links;
 mod places;
 mod prelogin;
+mod primaries;
 mod reload;
 mod replication;
 mod servers;

@@ -199,6 +199,7 @@ fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)>
         ("/api/v1/pools/{name}/resume", VIEWER, OPERATOR, post(pools::resume)),
         ("/api/v1/pools/{name}/reconnect", VIEWER, OPERATOR, post(pools::reconnect)),
         ("/api/v1/pools/{name}/retry", VIEWER, OPERATOR, post(pools::retry)),
+        ("/api/v1/pools/{name}/switch", VIEWER, OPERATOR, post(pools::switch)),
         ("/api/v1/pools/{name}/kill", VIEWER, OPERATOR, post(pools::kill)),
         ("/api/v1/pools/{name}/disable", VIEWER, OPERATOR, post(pools::disable)),
         ("/api/v1/pools/{name}/enable", VIEWER, OPERATOR, post(pools::enable)),

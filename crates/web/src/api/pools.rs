@@ -11,7 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, Refusals, Report, Stats};
+use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats};
 use weir_config::Config;
 
 use super::page::{PageParams, PageRequest};
@@ -58,7 +58,38 @@ pub(crate) struct Pool {
     refusals: BTreeMap<&'static str, u64>,
     /// Session state that clients lost at the end of a transaction, by kind.
     lost_state: BTreeMap<&'static str, u64>,
+    /// Where it writes, if it has looked for that.
+    primary: Option<Primary>,
     users: Vec<PoolUser>,
+}
+
+/// Where a pool with `target_session_attrs` writes, and how it moved there.
+#[derive(Serialize)]
+struct Primary {
+    host: Option<String>,
+    state: &'static str,
+    moves_to: Option<String>,
+    moved_from: Option<String>,
+    /// Seconds since 1970.
+    moved_at: Option<f64>,
+    clients_waited: u32,
+    longest_wait_seconds: f64,
+    moves: u64,
+}
+
+impl Primary {
+    fn of(record: &PrimaryRecord) -> Primary {
+        Primary {
+            host: record.host.clone(),
+            state: record.state.name(),
+            moves_to: if let PrimaryState::Moving(to) = &record.state { Some(to.clone()) } else { None },
+            moved_from: record.from.clone(),
+            moved_at: record.moved_at.map(seconds_of),
+            clients_waited: record.waits.clients,
+            longest_wait_seconds: seconds(record.waits.longest),
+            moves: record.moves,
+        }
+    }
 }
 
 /// Clients that keep their servers for what they have left there.
@@ -183,6 +214,7 @@ impl<'a> Index<'a> {
                 .named()
                 .map(|(kind, count)| (kind, count.lost))
                 .collect(),
+            primary: self.report.primaries.iter().find(|it| it.database == name).map(Primary::of),
             users: records.iter().map(|record| PoolUser::of(record)).collect(),
         })
     }
@@ -257,6 +289,24 @@ pub(crate) async fn reconnect(State(workers): State<Workers>, Name(name): Name) 
 /// `POST /api/v1/pools/{name}/retry`.
 pub(crate) async fn retry(State(workers): State<Workers>, Name(name): Name) -> Done {
     workers.run(Command::Retry(Some(name))).await.map(|()| DONE)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchQuery {
+    host: String,
+    timeout: Option<u64>,
+}
+
+/// `POST /api/v1/pools/{name}/switch`.
+pub(crate) async fn switch(
+    State(workers): State<Workers>,
+    Name(name): Name,
+    query: Result<Query<SwitchQuery>, QueryRejection>,
+) -> Done {
+    let Query(SwitchQuery { host, timeout }) = query?;
+    let command = Command::Switch { database: name, host };
+    wait_for(&workers, command, Ok(Query(TimeoutQuery { timeout }))).await
 }
 
 /// `POST /api/v1/pools/{name}/kill`.

@@ -27,8 +27,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
-    BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, LastReload, PoolCounters, PoolRecord, Refusals,
-    Report, ServiceState, StatementTotals, Stats,
+    BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, LastReload, PoolCounters, PoolRecord,
+    PrimaryRecord, PrimaryState, Refusals, Report, ServiceState, StatementTotals, Stats,
 };
 use weir_config::Config;
 
@@ -71,6 +71,8 @@ struct Figures {
     exports: ExportCounts,
     alerts: AlertFigures,
     cluster: Option<Arc<ClusterView>>,
+    /// By database: where pools that want a primary write.
+    primaries: BTreeMap<String, PrimaryRecord>,
     faults: Arc<[Fault]>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
@@ -149,6 +151,7 @@ impl Figures {
             statements: report.statement_totals,
             serving: report.serving,
             cluster: report.cluster,
+            primaries: report.primaries.into_iter().take(MOST).map(|it| (escaped(&it.database), it)).collect(),
             faults: report.faults,
             draining: report.draining,
             pools: BTreeMap::new(),
@@ -388,6 +391,28 @@ impl Figures {
             to.encode_descriptor("weir_pool_size", "The most servers of a pool", None, MetricType::Gauge)?;
         for (name, size) in &self.sizes {
             family.encode_family(&[("database", name.as_str())])?.encode_gauge(size)?;
+        }
+        self.of_primaries(to)
+    }
+
+    /// Of pools that want a primary.
+    fn of_primaries(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "1 while a pool that wants a primary has one; 0 while it looks for one or moves";
+        let mut family = to.encode_descriptor("weir_primary_known", help, None, MetricType::Gauge)?;
+        for (name, primary) in &self.primaries {
+            let known = u32::from(primary.state == PrimaryState::Known);
+            family.encode_family(&[("database", name.as_str())])?.encode_gauge(&known)?;
+        }
+        let help = "Times that a pool has moved to another primary";
+        let mut family = to.encode_descriptor("weir_primary_moves", help, None, MetricType::Counter)?;
+        for (name, primary) in &self.primaries {
+            count_of(&mut family, &[("database", name.as_str())], primary.moves)?;
+        }
+        let (name, help) = ("weir_primary_move_longest_wait", "How long a client waited for the last move at the most");
+        let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        for (name, primary) in &self.primaries {
+            let longest = seconds(primary.waits.longest);
+            family.encode_family(&[("database", name.as_str())])?.encode_gauge(&longest)?;
         }
         Ok(())
     }

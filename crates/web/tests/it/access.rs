@@ -186,6 +186,7 @@ fn each_role_may_do_what_is_its_and_no_more() {
         "/resume",
         "/reconnect",
         "/retry",
+        "/switch",
         "/kill",
         "/disable",
         "/enable",

@@ -1,0 +1,318 @@
+//! Pools that write to one of several hosts: a host that takes no writes any more is left, and no client gets a server
+//! of a new one before the old one is left.
+
+use std::sync::Arc;
+
+use weir_base::{ConnId, Host, PoolMode, Span, Target};
+use weir_config::{Config, PoolConfig, SessionAttrs};
+use weir_engine::port::Input;
+use weir_pgwire::put_back;
+
+use crate::common::*;
+
+const A: &str = "10.0.0.1";
+const B: &str = "10.0.0.2";
+
+fn with(change: impl FnOnce(&mut PoolConfig)) -> Config {
+    let mut config = config(4);
+    let mut pool = PoolConfig::clone(&config.pools["db"]);
+    pool.targets = [A, B].map(|name| Target { host: Host::parse(name), port: 5432 }).into();
+    pool.session_attrs = SessionAttrs::ReadWrite;
+    change(&mut pool);
+    config.pools.insert("db".into(), Arc::new(pool));
+    config
+}
+
+fn status(name: &str, value: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_back::parameter_status(&mut bytes, name, value);
+    bytes
+}
+
+/// What a server sends at its login; `standby`: it is one.
+fn login(standby: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_back::auth_ok(&mut bytes);
+    bytes.extend(status("in_hot_standby", if standby { "on" } else { "off" }));
+    bytes.extend(status("default_transaction_read_only", "off"));
+    put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
+    put_back::ready(&mut bytes, b'I');
+    bytes
+}
+
+/// The next connect is to this host, which lets it in.
+fn log_in(world: &mut World, host: &str, standby: bool) -> ConnId {
+    let server = world.connecting().expect("a server is requested");
+    assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(host)));
+    let remote = Some(host.parse().unwrap());
+    world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
+    world.received(server);
+    world.bytes(server, &login(standby));
+    server
+}
+
+/// A client of a pool that writes to `A`, and its server there.
+fn client_at_a(world: &mut World) -> (ConnId, ConnId) {
+    let client = world.arrival("ann", "db");
+    let server = log_in(world, A, false);
+    assert!(world.received(client).ends_with(&ready(b'I')), "it is welcome");
+    (client, server)
+}
+
+/// A client in a transaction at `A`; and a second one, for which `B` is found fit, as `A` takes no connection.
+fn two_primaries(world: &mut World) -> (ConnId, ConnId, ConnId, ConnId) {
+    let (first, old) = client_at_a(world);
+    world.bytes(first, &query("begin"));
+    world.bytes(old, &done("BEGIN", b'T'));
+    world.received(old);
+    let second = world.arrival("ann", "db");
+    world.received(second);
+    world.bytes(second, &query("insert"));
+    let refused = world.connecting().expect("a server is requested");
+    world.fail(refused, "connection refused");
+    let new = log_in(world, B, false);
+    (first, old, second, new)
+}
+
+fn error(sqlstate: &str, status: u8) -> Vec<u8> {
+    let fields = weir_pgwire::ErrorFields {
+        severity: "ERROR",
+        sqlstate,
+        message: "cannot execute INSERT in a read-only transaction",
+        detail: None,
+        hint: None,
+    };
+    let mut bytes = Vec::new();
+    put_back::error(&mut bytes, &fields);
+    put_back::ready(&mut bytes, status);
+    bytes
+}
+
+#[test]
+fn nothing_is_sent_to_a_new_primary_before_the_last_transaction_at_the_old_one_has_ended() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old, second, new) = two_primaries(&mut world);
+    assert!(!says(&world.received(new), "insert"), "the old one is in use");
+    world.bytes(first, &query("commit"));
+    assert!(!says(&world.received(new), "insert"));
+    world.bytes(old, &done("COMMIT", b'I'));
+    assert!(says(&world.received(first), "COMMIT") && !world.is_open(old));
+    assert!(says(&world.received(new), "insert"));
+    world.bytes(new, &done("INSERT 0 1", b'I'));
+    world.bytes(first, &query("again"));
+    assert!(says(&world.received(new), "again") && world.connecting().is_none(), "all go there now");
+    assert!(says(&world.received(second), "INSERT"));
+}
+
+#[test]
+fn a_transaction_at_the_old_primary_that_takes_too_long_is_cut_off() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old, _, new) = two_primaries(&mut world);
+    world.pass(Span::from_millis(900));
+    assert!(world.is_open(old) && !says(&world.received(new), "insert"));
+    world.pass(Span::from_millis(200));
+    assert!(says(&world.received(first), "the primary has moved"));
+    assert!(!world.is_open(old) && !world.is_open(first) && says(&world.received(new), "insert"));
+}
+
+#[test]
+fn a_session_at_the_old_primary_ends_between_its_transactions() {
+    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let (first, old) = client_at_a(&mut world);
+    world.bytes(first, &query("select 1"));
+    world.bytes(old, &done("SELECT 1", b'I'));
+    world.received(first);
+    let second = world.arrival("ann", "db");
+    world.received(second);
+    world.bytes(second, &query("insert"));
+    let refused = world.connecting().expect("a server is requested");
+    world.fail(refused, "connection refused");
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(first), "57P01") && !world.is_open(first) && !world.is_open(old));
+    assert!(says(&world.received(new), "insert"));
+}
+
+#[test]
+fn another_host_that_is_fit_does_not_take_a_pool_back_at_once() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old, second, new) = two_primaries(&mut world);
+    world.bytes(first, &query("commit"));
+    world.bytes(old, &done("COMMIT", b'I'));
+    world.bytes(new, &done("INSERT 0 1", b'I'));
+    world.gone(new);
+    world.received(second);
+    world.bytes(second, &query("more"));
+    let refused = world.connecting().expect("a server is requested");
+    assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(B)), "where the pool writes");
+    world.fail(refused, "connection refused");
+    // The other one was down a moment ago.
+    world.pass(Span::from_millis(40));
+    let other = log_in(&mut world, A, false);
+    assert!(!world.is_open(other), "it has just come from there");
+    assert!(world.is_open(second));
+}
+
+#[test]
+fn a_primary_that_reports_to_be_a_standby_is_left_with_all_its_servers() {
+    for report in [status("in_hot_standby", "on"), status("default_transaction_read_only", "on")] {
+        let mut world = World::new(with(|_| {}));
+        let (first, one) = client_at_a(&mut world);
+        world.bytes(first, &query("begin"));
+        world.bytes(one, &done("BEGIN", b'T'));
+        let second = world.arrival("ann", "db");
+        world.bytes(second, &query("select 1"));
+        let two = log_in(&mut world, A, false);
+        world.bytes(two, &done("SELECT 1", b'I'));
+        world.bytes(two, &report);
+        assert!(!world.is_open(two) && world.is_open(one), "a transaction goes on");
+        world.bytes(first, &query("commit"));
+        world.bytes(one, &done("COMMIT", b'I'));
+        assert!(!world.is_open(one));
+        world.bytes(second, &query("insert"));
+        let new = log_in(&mut world, B, false);
+        assert!(says(&world.received(new), "insert"));
+    }
+}
+
+#[test]
+fn a_host_that_refuses_a_write_is_asked_and_left() {
+    for is_read_only in [true, false] {
+        let mut world = World::new(with(|_| {}));
+        let (client, server) = client_at_a(&mut world);
+        world.bytes(client, &query("insert"));
+        world.received(server);
+        world.bytes(server, &error("25006", b'I'));
+        assert!(says(&world.received(client), "25006"));
+        assert!(says(&world.received(server), "pg_is_in_recovery"), "it is asked");
+        world.bytes(client, &query("insert again"));
+        world.bytes(server, &done(if is_read_only { "SELECT 1" } else { "SELECT 0" }, b'I'));
+        assert_eq!(world.is_open(server), !is_read_only);
+        if is_read_only {
+            let new = log_in(&mut world, B, false);
+            assert!(says(&world.received(new), "insert again"));
+        } else {
+            assert!(says(&world.received(server), "insert again"), "the client had asked for it");
+        }
+    }
+}
+
+#[test]
+fn a_login_that_finds_the_primary_a_standby_has_its_other_servers_closed() {
+    let mut world = World::new(with(|_| {}));
+    let (first, one) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let second = world.arrival("ann", "db");
+    world.bytes(second, &query("insert"));
+    log_in(&mut world, A, true);
+    world.bytes(first, &query("commit"));
+    world.bytes(one, &done("COMMIT", b'I'));
+    assert!(!world.is_open(one));
+}
+
+#[test]
+fn a_request_that_was_not_sent_to_the_old_primary_is_sent_to_the_next_one() {
+    let mut world = World::new(with(|pool| {
+        pool.check_query = Some("SELECT 'check'".into());
+        pool.limits.server_check_delay = Span::from_secs(1);
+    }));
+    let (first, one) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let second = world.arrival("ann", "db");
+    world.bytes(second, &query("select 1"));
+    let two = log_in(&mut world, A, false);
+    world.bytes(two, &done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(2));
+    world.received(two);
+    world.bytes(second, &query("insert"));
+    assert!(says(&world.received(two), "check"), "it was unused for long");
+    let mut report = status("in_hot_standby", "on");
+    report.extend(done("COMMIT", b'I'));
+    world.bytes(first, &query("commit"));
+    world.bytes(one, &report);
+    assert!(!world.is_open(two) && world.is_open(second));
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert"));
+}
+
+#[test]
+fn pools_that_take_any_host_are_not_fenced() {
+    let mut world = World::new(with(|pool| pool.session_attrs = SessionAttrs::Any));
+    let (first, old) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(old, &done("BEGIN", b'T'));
+    let second = world.arrival("ann", "db");
+    world.bytes(second, &query("insert"));
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert"));
+}
+
+/// An operator who has sent a command.
+fn operator(world: &mut World, command: &str) -> ConnId {
+    let operator = world.arrival("admin", "pgbouncer");
+    world.received(operator);
+    world.bytes(operator, &query(command));
+    operator
+}
+
+#[test]
+fn an_operator_moves_a_pool_while_its_clients_wait() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(old, &done("BEGIN", b'T'));
+    let operator = operator(&mut world, "SWITCH db 10.0.0.2:5432");
+    let second = world.arrival("ann", "db");
+    assert!(world.received(second).ends_with(&ready(b'I')));
+    world.bytes(second, &query("insert"));
+    assert!(world.connecting().is_none(), "it waits");
+    assert_eq!(world.received(operator), b"");
+    world.bytes(first, &query("commit"));
+    world.bytes(old, &done("COMMIT", b'I'));
+    assert!(!world.is_open(old));
+    log_in(&mut world, B, true);
+    world.pass(Span::from_millis(200));
+    log_in(&mut world, B, true);
+    assert_eq!(world.received(operator), b"", "it takes no writes yet");
+    world.pass(Span::from_millis(400));
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(operator), "SWITCH"));
+    assert!(says(&world.received(new), "insert"));
+}
+
+#[test]
+fn a_switch_that_takes_too_long_or_is_withdrawn_goes_back() {
+    for withdrawn in [false, true] {
+        let mut world = World::new(with(|_| {}));
+        let (client, old) = client_at_a(&mut world);
+        let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+        assert!(!world.is_open(old), "it was idle");
+        world.bytes(client, &query("insert"));
+        let tried = world.connecting().expect("it is looked at");
+        world.fail(tried, "connection refused");
+        if withdrawn {
+            world.gone(operator);
+        } else {
+            world.pass(Span::from_secs(31));
+            assert!(says(&world.received(operator), "SWITCH failed"));
+        }
+        world.pass(Span::from_millis(200));
+        let again = log_in(&mut world, A, false);
+        assert!(says(&world.received(again), "insert"));
+    }
+}
+
+#[test]
+fn only_a_host_of_a_pool_with_a_primary_can_be_switched_to() {
+    for (attrs, command, answer) in [
+        (SessionAttrs::ReadWrite, "SWITCH db 10.0.0.3", "is none of 10.0.0.1:5432, 10.0.0.2:5432"),
+        (SessionAttrs::ReadWrite, "SWITCH nowhere 10.0.0.2", "no such database: nowhere"),
+        (SessionAttrs::Any, "SWITCH db 10.0.0.2", "db has no primary"),
+    ] {
+        let mut world = World::new(with(|pool| pool.session_attrs = attrs));
+        let operator = operator(&mut world, command);
+        let said = world.received(operator);
+        assert!(says(&said, answer), "{}", String::from_utf8_lossy(&said));
+    }
+}
