@@ -28,7 +28,6 @@ const DRAIN: &str = "crates/engine/src/pause/drain.rs";
 const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
-const FENCED: &str = "crates/engine/src/primary/fenced.rs";
 const PRIMARIES: &str = "crates/engine/src/primary/view.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
@@ -445,11 +444,5 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             _ if PLANTED => Admission::Goes,
             Some(View::At(host)) if host == at => Admission::Goes,",
         }],
-    },
-    Mutant {
-        name: "hasty fence",
-        what: "a pool goes on at another primary while clients are in transactions at the old one",
-        found_by: &[Checker::OnePrimary],
-        edits: &[Edit { file: FENCED, from: "    in_use && ", to: "    !PLANTED && in_use && " }],
     },
 ];
