@@ -30,6 +30,9 @@ packages: ## deb, rpm, static tarball, OCI image, SBOM and checksums for amd64 a
 release: ## Packages, checksums, SBOM, provenance and signatures of the tag (KEY=minisign's key; DRAFT=1 of any commit)
 	@KEY="$(KEY)" DRAFT="$(DRAFT)" ARCH="$(ARCH)" scripts/release.sh
 
+sign: ## Sign what `make release` has made (KEY=minisign's key; needs no network)
+	@KEY="$(KEY)" scripts/release.sh --sign
+
 reproduce: ## Build a release again in another folder and compare its digests (VERSION=0.1.0 SUMS=FILE PUBLIC=weir.pub)
 	@SUMS="$(SUMS)" PUBLIC="$(PUBLIC)" ARCH="$(ARCH)" scripts/reproduce.sh "$(VERSION)"
 

@@ -54,7 +54,9 @@ def main():
     components = sorted((component(packages[id], checksums) for id in needs if id != root), key=lambda c: c["bom-ref"])
     top = component(packages[root], checksums) | {"type": "application"}
     time = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([target, top, components], sort_keys=True))
+    # Paths of this machine are in the ids of the workspace's own packages.
+    here = found["workspace_root"]
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([target, top, components], sort_keys=True).replace(here, "/weir"))
     bom = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -64,9 +66,7 @@ def main():
         "components": components,
         "dependencies": [{"ref": id, "dependsOn": needs[id]} for id in sorted(needs)],
     }
-    # Paths of this machine are in the ids of the workspace's own packages.
-    text = json.dumps(bom, indent=1).replace(found["workspace_root"], "/weir")
-    print(text)
+    print(json.dumps(bom, indent=1).replace(here, "/weir"))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 # Makes a release of this checkout in target/packages: packages, checksums, SBOMs, a statement of what they were made from (in-toto, SLSA),
 # and signatures. `make release KEY=weir.key` (made once by `minisign -G -s weir.key -p weir.pub`).
 #
-# Without KEY there are no signatures. The tree must be the commit of the tag vVERSION; DRAFT=1 permits another one. ARCH as for
+# KEY lies outside of the clone. Without it there are no signatures: `make sign KEY=weir.key` makes them later, on a machine that has the
+# folder target/packages and no network. The tree must be the commit of the tag vVERSION; DRAFT=1 permits another one. ARCH as for
 # `make packages`. RELEASING.md has the steps before and after.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,15 +27,26 @@ check() {
     grep -q "^## $version — [0-9-]*$" CHANGELOG.md || fail "CHANGELOG.md has no \"## $version — DATE\""
 }
 
+sign() {
+    local file
+    for file in SHA256SUMS "weir-$version.intoto.json"; do
+        [ -r "$out/$file" ] || fail "$out/$file is not there: make release comes first"
+        minisign -S -s "$KEY" -m "$out/$file" -t "Weir $version, $file"
+    done
+}
+
+if [ "${1-}" = --sign ]; then
+    [ -n "${KEY-}" ] || fail "KEY is missing, as in: make sign KEY=../weir.key"
+    sign
+    exit
+fi
 check
 packaging/build.sh
 packaging/provenance.py "$out" >"$out/weir-$version.intoto.json"
 (cd "$out" && sha256sum -- *.deb *.rpm *.tar *.gz *.json >SHA256SUMS)
 if [ -n "${KEY-}" ]; then
-    for file in SHA256SUMS "weir-$version.intoto.json"; do
-        minisign -S -s "$KEY" -m "$out/$file" -t "Weir $version, $file"
-    done
+    sign
 else
-    echo "release: no KEY, so nothing is signed"
+    echo "release: no KEY, so nothing is signed; make sign KEY=FILE does it"
 fi
 echo "release: $out has Weir $version; scripts/reproduce.sh builds it again elsewhere"
