@@ -100,6 +100,8 @@ mod tests {
         assert!(unset.contains("weir.toml:5: \"port\" in [listen] refers to env:PORT, which is not set"), "{unset}");
         let missing = said("port = \"file:/gone\"");
         assert!(missing.contains("\"port\" in [listen] refers to file:/gone, which can't be read"), "{missing}");
+        let item = said("backlog = 7\n[cluster]\netcd = [\"env:POD\"]");
+        assert!(item.contains("\"etcd\" in [cluster] has a reference within a list"), "{item}");
         for unfit in ["env:POD", "env:TWO_LINES"] {
             let said = said(&format!("port = \"{unfit}\""));
             assert!(said.contains("\"port\" in [listen] must be a whole number"), "{said}");

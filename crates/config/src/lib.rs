@@ -55,8 +55,8 @@ pub use convert::to_toml;
 pub use describe::{SettingText, describe};
 pub use edit::{
     Assignment, ENCRYPTED, Edit, Edits, EntryKind, Exposure, KeyChange, Keys, NotRestored, Operation, Replace, Restore,
-    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_exposure, find_of_node, find_password_source,
-    find_plain_secret, hide_queries, is_blank, is_settable, merge, node_part, outline, outline_changes, panel_address,
+    SALT, SecretForm, ShownValue, Value, changes, concerns_cluster, find_exposure, find_of_node, find_plain_secret,
+    find_source, hide_queries, is_blank, is_settable, merge, node_part, outline, outline_changes, panel_address,
     pool_keys, replace_secrets, restore, rewrite, secret_form, shared_part, shared_sections, user_keys, with_verifiers,
 };
 pub use encryption::{Encryption, FailedAttempt};

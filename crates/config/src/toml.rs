@@ -434,6 +434,12 @@ impl<'a> Reader<'a> {
                 self.error(line, &format!("\"{}\" in {title} {message}", setting.name), Some(hint.to_owned()))
             });
         }
+        let items = item.as_array().into_iter().flatten().filter_map(Value::as_str);
+        if elsewhere::may_refer(setting) && items.into_iter().any(elsewhere::is_reference) {
+            let message = format!("\"{}\" in {title} has a reference within a list, which is not read", setting.name);
+            let hint = "refer to the whole list, as \"env:NAME\", whose value is written with commas";
+            return Err(self.error(line, &message, Some(hint.to_owned())));
+        }
         item.as_value().and_then(|value| raw(setting.kind, value)).ok_or_else(|| {
             let found = match item.type_name() {
                 "string" => "text",

@@ -102,8 +102,15 @@ impl Server {
     /// The question is answered. Returns whether it is to be asked again, since the bodies of functions were others than
     /// those that were read before, and may leave what was not asked for.
     pub fn must_ask_again(&self, texts: &mut PoolStatements) -> bool {
-        let counted = self.found.as_ref().and_then(|found| found.counted.as_deref());
-        self.bodies_asked.is_none() && counted.is_some_and(|counted| texts.bodies.have_changed(counted))
+        let Some(counted) = self.found.as_ref().and_then(|found| found.counted.as_deref()) else { return false };
+        if self.bodies_asked.is_some() {
+            return false;
+        }
+        if texts.bodies.have_changed(counted) {
+            texts.texts.judge_again();
+        }
+        // Another server's answer, or a client's CREATE FUNCTION, may have said so meanwhile.
+        !texts.bodies.are_read(texts.function_changes())
     }
 
     /// The question is answered, or has failed. Settings follow the client from now on, if all of them can; but for
@@ -135,7 +142,9 @@ impl Server {
             texts.custom.learn(found.names);
         }
         if let Some(changes) = self.bodies_asked.take() {
-            texts.leaving.learn(found.functions);
+            if texts.leaving.learn(found.functions) {
+                texts.texts.judge_again();
+            }
             texts.bodies.read(changes, found.counted.as_deref());
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {

@@ -84,6 +84,13 @@ impl TextCounts {
         Counted { due: is_due.then_some(due), draws: seen.draws }
     }
 
+    /// What functions and triggers do may have changed: texts are asked about as if they were new, but for those of which
+    /// it is known that they leave something.
+    #[cold]
+    pub(crate) fn judge_again(&mut self) {
+        self.0.retain(|_, sent| sent.count == ALWAYS);
+    }
+
     #[cold]
     fn make_room(&mut self) {
         self.0.retain(|_, sent| sent.count == ALWAYS);

@@ -25,21 +25,14 @@ const IN_BODY: &str = "advisory_lock|[[:<:]](?:listen|prepare|temp|temporary)[[:
 #[derive(Debug, Default)]
 pub(crate) struct LeavingFunctions {
     names: Vec<String>,
-    /// How often others were found: texts that were judged before are judged again.
-    lessons: u64,
 }
 
 impl LeavingFunctions {
-    /// A server has named all.
-    pub(crate) fn learn(&mut self, found: Vec<String>) {
-        if self.names != found {
-            (self.names, self.lessons) = (found, self.lessons + 1);
-        }
-    }
-
-    /// See the field.
-    pub(crate) fn lessons(&self) -> u64 {
-        self.lessons
+    /// A server has named all. Returns whether they are others than before: texts are to be judged again.
+    pub(crate) fn learn(&mut self, found: Vec<String>) -> bool {
+        let others = self.names != found;
+        self.names = found;
+        others
     }
 
     /// Whether a text names one of them.
@@ -79,14 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_judged_again_when_others_are_found() {
+    fn texts_are_to_be_judged_again_when_others_are_found() {
         let mut functions = LeavingFunctions::default();
-        functions.learn(vec![]);
-        assert_eq!(functions.lessons(), 0, "there are none");
-        functions.learn(vec!["f".into()]);
-        functions.learn(vec!["f".into()]);
-        assert_eq!(functions.lessons(), 1);
-        functions.learn(vec!["f".into(), "g".into()]);
-        assert_eq!(functions.lessons(), 2);
+        assert!(!functions.learn(vec![]), "there are none");
+        assert!(functions.learn(vec!["f".into()]) && !functions.learn(vec!["f".into()]));
+        assert!(functions.learn(vec!["f".into(), "g".into()]));
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 
 use weir_config::{
     Assignment, Config, Edit, Edits, Keys, Operation, PoolConfig, SetError, Value, apply_tls, describe, find_exposure,
-    find_password_source, is_settable, load_with, pool_key_table, set, show,
+    find_source, is_settable, load_with, pool_key_table, set, show,
 };
 
 use crate::pool_test::{Login, ask, login};
@@ -240,7 +240,7 @@ fn no_change_sends_a_stored_secret_elsewhere_or_in_another_way() {
     assert!(servers.arrived.try_iter().all(|arrived| arrived == ("own", SASL)), "as the file says");
     let (mut accepted, mut refused) = (0, 0);
     for edit in edits(&servers) {
-        if find_password_source(&edit).is_some() {
+        if find_source(&edit).is_some() {
             continue;
         }
         let Some(after) = load(&Edits::from(edit.clone())) else { continue };

@@ -205,6 +205,8 @@ const OWN: &[(&str, Effect)] = &[
     ("on_dirty", Seen("with_reset_the_next_client_finds_nothing_in_transaction_mode")),
     ("max_pinned", Seen("in_auto_only_a_share_of_a_pool_is_kept_and_one_client_more_is_given_the_reason")),
     ("listen", Seen("many_clients_listen_on_one_server_and_the_others_serve_everybody")),
+    ("old_primary_timeout", Seen("two_primaries_are_never_written_to_at_once")),
+    ("switch_timeout", Seen("an_operator_can_move_a_pool_only_to_a_host_that_takes_writes")),
     ("pin_refuse", Seen("a_kind_that_a_pool_refuses_is_an_error_and_where_it_is_found_afterwards_the_client_goes")),
     ("warn_on_dirty", Seen("a_client_is_warned_once_for_each_kind_of_state_that_it_loses")),
     ("max_address_connections", Seen("limits_of_a_database_of_an_address_and_of_one_user_hold")),
@@ -261,6 +263,8 @@ const DATABASES: &[(&str, Effect)] = &[
     ("target_session_attrs", Seen("only_a_server_that_fits_is_taken")),
     ("on_server_down", Seen("where_clients_are_refused_they_get_an_error_fast_and_are_served_when_it_is_back")),
     ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
+    ("old_primary_timeout", Seen("two_primaries_are_never_written_to_at_once")),
+    ("switch_timeout", Seen("an_operator_can_move_a_pool_only_to_a_host_that_takes_writes")),
 ];
 
 /// Keys of a line in `[users]`.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::elsewhere;
 use crate::field::FieldMut;
 use crate::model::Config;
 use crate::names::BLANK_PANEL;
@@ -18,6 +19,14 @@ use super::{Edit, Value};
 pub struct Assignment {
     setting: &'static Setting,
     text: String,
+}
+
+impl Assignment {
+    /// The setting's name, if the value is a reference to the environment or a file.
+    pub(super) fn refers(&self) -> Option<&'static str> {
+        let refers = self.text.split(',').any(|part| elsewhere::is_reference(part.trim_start_matches([' ', '[', '"'])));
+        (refers && elsewhere::may_refer(self.setting)).then_some(self.setting.name)
+    }
 }
 
 /// Whether the setting with this name in SHOW CONFIG can change while Weir runs.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use weir_auth::{Method, RequireAuth};
 use weir_base::{Host, Target};
 
+use crate::elsewhere;
 use crate::model::{Config, PoolConfig, SslMode};
+use crate::table::Section;
 
 use super::{Edit, Keys, Operation, Value};
 
@@ -96,8 +98,39 @@ fn find(before: &Config, after: &Config, gives: impl Fn(&str) -> bool) -> Option
     new.or_else(|| weaker(before, after, &routes))
 }
 
-/// Checks whether a change names a source of a password; callers check this before they read anything.
-pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
+/// Checks whether a change names a source of a password, or of any other value: who may change a pool may not read the
+/// environment and the files of the process. Callers check this before they read anything.
+pub fn find_source(edit: &Edit) -> Option<Exposure> {
+    reference(edit).or_else(|| password_source(edit))
+}
+
+fn reference(edit: &Edit) -> Option<Exposure> {
+    let (section, keys) = match edit {
+        Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) => (Section::Pool, keys),
+        Edit::User(_, Operation::Create(keys) | Operation::Alter(keys)) => (Section::User, keys),
+        Edit::Setting(assignment) => return assignment.refers().map(of_reference),
+        _ => return None,
+    };
+    let refers = |value: &Value| match value {
+        Value::Text(text) => elsewhere::is_reference(text),
+        Value::List(items) => {
+            items.iter().any(|item| matches!(item, Value::Text(text) if elsewhere::is_reference(text)))
+        }
+        _ => false,
+    };
+    let given = keys.keys.iter().filter(|(_, value)| value.as_ref().is_some_and(refers));
+    let settings = given.filter_map(|(key, _)| section.find(key));
+    settings.into_iter().find(|setting| elsewhere::may_refer(setting)).map(|setting| of_reference(setting.name))
+}
+
+fn of_reference(key: &'static str) -> Exposure {
+    let message = format!(
+        "\"{key}\" would have Weir read a value that was not given here: only the file may refer to env: and file:"
+    );
+    Exposure { key, message, hint: "give the value itself, or change the file and RELOAD" }
+}
+
+fn password_source(edit: &Edit) -> Option<Exposure> {
     let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
     let key = ["password_file", "password_env", "password_command"].iter().find(|key| keys.gives(key))?;
     let message = match *key {

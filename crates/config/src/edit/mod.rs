@@ -27,7 +27,7 @@ use crate::table::Section;
 pub use assign::{Assignment, is_settable, panel_address};
 pub use changes::{KeyChange, changes};
 pub(crate) use exposure::find_exposure_by_set;
-pub use exposure::{Exposure, find_exposure, find_password_source};
+pub use exposure::{Exposure, find_exposure, find_source};
 pub use outline::{NotRestored, Restore, hide_queries, outline, outline_changes, restore};
 pub(crate) use overlay::lay_over;
 pub use rewrite::{is_blank, rewrite};

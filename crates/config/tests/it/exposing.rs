@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weir_config::{
-    Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, find_exposure, find_password_source, load_with,
+    Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, find_exposure, find_source, load_with,
 };
 
 /// Pools with a password, with each client's own, with an auth_query, and one of the attacker's own.
@@ -47,7 +47,7 @@ fn load(text: &str, edits: &Edits) -> Config {
 }
 
 fn judged(text: &str, edit: Edit) -> Option<Exposure> {
-    if let Some(found) = find_password_source(&edit) {
+    if let Some(found) = find_source(&edit) {
         return Some(found);
     }
     let (before, after) = (load(text, &Edits::default()), load(text, &Edits::from(edit.clone())));
@@ -97,6 +97,29 @@ fn a_pool_moves_with_its_password_given_again_or_with_none() {
     let mut second = Keys::default();
     second.set("host", Some(both));
     refused(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Alter(second))), "password");
+}
+
+/// Whoever may change a pool would read the environment and the files of the process.
+#[test]
+fn no_change_refers_to_a_value_of_the_environment_or_of_a_file() {
+    for value in ["env:HOME", "file:/etc/weir/secrets/app"] {
+        for key in ["host", "database", "user", "size", "application_name", "mode", "query_timeout"] {
+            refused(altered("theirs", &[(key, value)]), key);
+            refused(made(&[("host", "mine"), (key, value)]), key);
+        }
+        for name in ["admin_users", "application_name_add_host", "query_timeout", "default_pool_size", "stats_users"] {
+            let assigned = Assignment::new(name, value).ok().map(|assignment| judged(FILE, Edit::Setting(assignment)));
+            // A setting that takes no such text has refused it, without reading anything.
+            assert!(assigned.is_none_or(|found| found.is_some()), "{name}");
+        }
+        let edit = |keys| Edit::User("app".to_owned(), Operation::Alter(keys));
+        refused(judged(FILE, edit(keys(&[("mode", value)]))), "mode");
+        let mut hosts = Keys::default();
+        hosts.set("host", Some(Value::List(vec![Value::Text("mine".to_owned()), Value::Text(value.to_owned())])));
+        refused(judged(FILE, Edit::Pool("theirs".to_owned(), Operation::Alter(hosts))), "host");
+        // A password is the text itself.
+        assert_eq!(altered("theirs", &[("password", value)]), None);
+    }
 }
 
 #[test]
