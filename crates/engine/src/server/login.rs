@@ -17,7 +17,7 @@ use crate::log::log;
 use crate::pools::{PoolSlot, create};
 use crate::port::{Io, LOOK_UP_FAILED, Level, PrintedPassword, Work};
 use crate::primary::view::Admission;
-use crate::server::hosts::Fitness;
+use crate::server::hosts::{Fitness, Unfit};
 use crate::server::login_failure::{FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
@@ -181,12 +181,11 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
     release::passed_on(core, now, ix, conn, answer, io);
 }
 
-fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &'static str, io: &mut I) {
-    if server.dedicated.is_none() {
-        let (pool, at) = (server.pool, server.connection.target().clone());
-        core.common.follow_up(FollowUp::Demoted { pool, at, why });
+fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, unfit: Unfit, io: &mut I) {
+    if unfit.is_standby && server.dedicated.is_none() {
+        core.common.follow_up(server.demoted(unfit.why));
     }
-    not_now(core, now, server, why, io);
+    not_now(core, now, server, unfit.why, io);
 }
 
 /// A server that is fit is not used: the next host is tried.
@@ -230,7 +229,11 @@ pub(crate) fn decided<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut 
     if close::grant_is_void(core, now, server.pool, server.granted_at) {
         return close::login_lapsed(core, now, server, io);
     }
-    match core.primaries.admits(&core.pools.get(server.pool).name, server.connection.target()) {
+    let slot = core.pools.get(server.pool);
+    if !slot.config.session_attrs.wants_primary() {
+        return identify(core, now, server, io);
+    }
+    match core.primaries.admits(&slot.name, server.connection.target()) {
         Admission::Goes => identify(core, now, server, io),
         Admission::Elsewhere | Admission::Waits => not_now(core, now, server, OTHER_PRIMARY, io),
     }
@@ -252,7 +255,7 @@ fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: 
 fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     match login_steps::check_role(core.pools.get(server.pool), &mut server) {
         Fitness::Fits => admit(core, now, server, io),
-        Fitness::Unfit(why) => unfit(core, now, server, why, io),
+        Fitness::Unfit(reason) => unfit(core, now, server, reason, io),
         Fitness::Ask { query, .. } => {
             login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingRole);
             core.conns.put_server(server);
@@ -414,8 +417,8 @@ fn first_query_done<I: Io>(
         Ok(()) if role => {
             let found = server.up().is_some_and(|(up, _)| up.found_row());
             match login_steps::check_role(core.pools.get(server.pool), &mut server) {
-                Fitness::Ask { row, why, .. } if row != found => unfit(core, now, server, why, io),
-                Fitness::Unfit(why) => unfit(core, now, server, why, io),
+                Fitness::Ask { row, otherwise, .. } if row != found => unfit(core, now, server, otherwise, io),
+                Fitness::Unfit(reason) => unfit(core, now, server, reason, io),
                 _ => admit(core, now, server, io),
             }
         }
