@@ -144,7 +144,7 @@ fn a_role_that_is_read_only_by_its_own_setting_moves_nobody_else() {
     assert!(!weir.log().contains("takes no writes any more"), "{}", weir.log());
 }
 
-/// The write of a role is refused, whose database was made read-only since its login.
+/// The write of a session is refused, which connect_query has made read-only.
 #[test]
 fn a_refused_write_of_a_session_moves_nothing() {
     let (a, b) = (Postgres::private(), Postgres::private());

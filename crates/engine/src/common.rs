@@ -17,6 +17,7 @@ use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
 use crate::pause::waiting_command::WaitingCommand;
 use crate::port::Io;
+use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 use crate::workers::messages::{Message, Payload};
@@ -108,6 +109,14 @@ pub(crate) struct Demotion {
     pub(crate) why: &'static str,
     /// A login has shown it, and so has failed: its pool waits before the next one.
     pub(crate) at_login: bool,
+}
+
+impl FollowUp {
+    /// This server shows that its host takes no writes, for this reason.
+    pub(crate) fn demoted(server: &ServerSlot, why: &'static str) -> FollowUp {
+        let at = server.connection.target().clone();
+        FollowUp::Demoted(Box::new(Demotion { pool: server.pool, at, why, at_login: server.is_new() }))
+    }
 }
 
 /// Something rare that a worker is busy with, or several such things. The room that does it has the details, and says

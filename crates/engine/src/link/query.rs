@@ -97,7 +97,7 @@ fn take_reports(
     });
     let is_idle = server.phase() == Some(ServerPhase::Idle);
     if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, is_idle, reported) {
-        core.common.follow_up(server.demoted(why));
+        core.common.follow_up(FollowUp::demoted(server, why));
     }
     let (ix, table) = (server.pool, &core.sessions.params);
     let Some((up, phase)) = server.up() else { return };

@@ -109,7 +109,7 @@ fn close_unfree<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why:
         Unfree::Left => RECONFIGURED,
         Unfree::Unfit(unfit) => {
             if unfit.is_standby {
-                core.common.follow_up(server.demoted(unfit.why));
+                core.common.follow_up(FollowUp::demoted(&server, unfit.why));
             }
             unfit.why
         }

@@ -73,7 +73,7 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
     }
     let slot = core.pools.get_mut(server.pool);
     let again = server.connection.attempt().encryption.other(core.common.config().tls.server.mode, failure);
-    let kind = kind.under(slot.config.limits.on_server_down, &error);
+    let kind = kind.under(open::policy(&core.primaries, slot), &error);
     let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, again);
     if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
         return replication::own_login_refused(core, now, &server, error, io);
@@ -183,7 +183,7 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
 
 fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, unfit: Unfit, io: &mut I) {
     if unfit.is_standby && server.dedicated.is_none() {
-        core.common.follow_up(server.demoted(unfit.why));
+        core.common.follow_up(FollowUp::demoted(&server, unfit.why));
     }
     not_now(core, now, server, unfit.why, io);
 }

@@ -9,7 +9,6 @@ use weir_session::startup::Replication;
 use weir_session::{Left, Refusal, Server};
 
 use crate::client_login::reported::Welcome;
-use crate::common::{Demotion, FollowUp};
 use crate::handles::PoolIx;
 use crate::link::link_clock::LinkClock;
 use crate::reading::Reading;
@@ -299,12 +298,6 @@ impl ServerSlot {
     /// The pool has left the server's host: it is closed when its transaction ends.
     pub(crate) fn leave(&mut self) {
         (self.row.marked_for_close, self.row.left) = (true, true);
-    }
-
-    /// The server shows that its host takes no writes, for this reason.
-    pub(crate) fn demoted(&self, why: &'static str) -> FollowUp {
-        let at = self.connection.target().clone();
-        FollowUp::Demoted(Box::new(Demotion { pool: self.pool, at, why, at_login: self.is_new() }))
     }
 
     /// The server's host may take no writes any more.

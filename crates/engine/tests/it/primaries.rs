@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_base::{ConnId, Host, PoolMode, Span, Target};
-use weir_config::{Config, PoolConfig, SessionAttrs};
+use weir_config::{Config, OnServerDown, PoolConfig, SessionAttrs};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::put_back;
 
@@ -347,6 +347,22 @@ fn a_switch_that_takes_too_long_or_is_withdrawn_goes_back() {
         let again = log_in(&mut world, A, false);
         assert!(says(&world.received(again), "insert"));
     }
+}
+
+#[test]
+fn a_pool_that_refuses_its_clients_while_its_server_is_down_waits_for_the_host_of_a_switch() {
+    let mut world = World::new(with(|pool| pool.limits.on_server_down = OnServerDown::Refuse));
+    let (client, _) = client_at_a(&mut world);
+    let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+    world.bytes(client, &query("insert"));
+    for _ in 0..3 {
+        let tried = world.connecting().expect("it is looked at");
+        world.fail(tried, "connection refused");
+        assert!(world.is_open(client) && world.received(client).is_empty(), "it waits");
+        world.pass(Span::from_millis(500));
+    }
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert") && says(&world.received(operator), "SWITCH"));
 }
 
 #[test]
