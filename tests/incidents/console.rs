@@ -51,7 +51,11 @@ fn commands(site: &Site) -> Vec<String> {
             forms.push(verb.to_owned());
         }
         all.extend(forms.into_iter().map(|form| {
-            let form = form.replace("[<db>]", "app").replace("<db>", "app").replace("<client_id>", "1");
+            let form = form
+                .replace("[<db>]", "app")
+                .replace("<db>", "app")
+                .replace("<client_id>", "1")
+                .replace("<host>", "127.0.0.1");
             let form = form.replace("[<seconds>]", "60");
             form.replace("key = arg", "query_timeout = 1").trim().to_owned()
         }));

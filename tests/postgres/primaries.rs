@@ -63,8 +63,8 @@ fn a_demoted_primary_that_stays_up_is_left_with_all_its_servers() {
             some => Err(some),
         });
         // Whoever writes now waits.
-        let log = weir.log();
-        assert!(log.contains(&format!("127.0.0.1:{} takes no writes any more", a.port())), "{log}");
+        let line = format!("127.0.0.1:{} takes no writes any more", a.port());
+        eventually("it is in the log", || if weir.log().contains(&line) { Ok(()) } else { Err(weir.log()) });
         make_read_only(&a, "off");
         clients.iter_mut().for_each(|client| drop(client.query("INSERT INTO written(client) VALUES (1)").unwrap()));
     }
@@ -105,6 +105,55 @@ fn a_client_that_asks_for_read_only_transactions_moves_nothing() {
     client.query("SET default_transaction_read_only = on").unwrap();
     assert!(client.query("INSERT INTO written(client) VALUES (0)").is_err());
     client.query("RESET default_transaction_read_only").unwrap();
+    assert_eq!(port_of(&mut client), a.port());
+    assert!(!weir.log().contains("takes no writes any more"));
+}
+
+#[test]
+fn a_role_that_is_read_only_by_its_own_setting_moves_nobody_else() {
+    let a = Postgres::private();
+    prepare(&a);
+    let b = a.standby();
+    let setup = setup(Mode::Transaction).no_server_user().pool("query_wait_timeout = \"2s\"");
+    let weir = weir(&[a.port(), b.port()], setup);
+    let set = |what: &str| {
+        let sql = format!("ALTER ROLE {} {what}", users::OTHER.name);
+        a.superuser("postgres").query(&sql).unwrap();
+    };
+    let insert = "INSERT INTO written(client) VALUES (1) RETURNING pg_backend_pid()";
+    let mut other =
+        Connection::connect(&weir.params(users::OTHER.name, "app").password(users::OTHER.password)).unwrap();
+    let mut client = connect(&weir);
+    let process = client.value(insert).unwrap();
+    other.query(insert).unwrap();
+    set("SET default_transaction_read_only = on");
+    weir.command("RECONNECT app").unwrap();
+    let process = client.value(insert).unwrap().filter(|now| Some(now) != process.as_ref());
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| other.query(insert).map(drop));
+        while !waits.is_finished() {
+            assert_eq!(client.value(insert).unwrap(), process, "its server stays");
+        }
+        waits.join().unwrap().expect_err("its transactions are read-only");
+    });
+    set("RESET default_transaction_read_only");
+    let mut other =
+        Connection::connect(&weir.params(users::OTHER.name, "app").password(users::OTHER.password)).unwrap();
+    other.query(insert).unwrap();
+    assert_eq!(client.value(insert).unwrap(), process);
+    assert!(!weir.log().contains("takes no writes any more"), "{}", weir.log());
+}
+
+/// The write of a session is refused, which connect_query has made read-only.
+#[test]
+fn a_refused_write_of_a_session_moves_nothing() {
+    let (a, b) = (Postgres::private(), Postgres::private());
+    prepare(&a);
+    let setup = setup(Mode::Transaction).pool("connect_query = \"SET default_transaction_read_only = on\"");
+    let weir = weir(&[a.port(), b.port()], setup);
+    let mut client = connect(&weir);
+    let refused = client.query("INSERT INTO written(client) VALUES (0)").unwrap_err();
+    assert_eq!(refused.sqlstate(), Some("25006"));
     assert_eq!(port_of(&mut client), a.port());
     assert!(!weir.log().contains("takes no writes any more"));
 }

@@ -17,6 +17,7 @@ use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
 use crate::pause::waiting_command::WaitingCommand;
 use crate::port::Io;
+use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 use crate::workers::messages::{Message, Payload};
@@ -63,8 +64,8 @@ pub(crate) enum FollowUp {
     PollPool(PoolIx),
     /// This client or server may be free to leave for another process.
     Export(ConnId),
-    /// A server of this pool shows that its host takes no writes, for this reason.
-    Demoted { pool: PoolIx, at: Target, why: &'static str },
+    /// A server shows that its host takes no writes.
+    Demoted(Box<Demotion>),
     /// A client of this pool runs a command for which a database of its server must be free of other connections.
     NeedAlone { pool: PoolIx, database: Box<str> },
     /// The client has lost its place in a queue for helpers, to one of an origin with fewer there.
@@ -99,6 +100,23 @@ pub(crate) enum FollowUp {
     CheckDrained,
     /// Worker 0: a server of a pool that nodes share may have been the last one of a process that exits.
     CheckSharedServersEnded,
+}
+
+/// A server has shown that its host takes no writes, for any user.
+pub(crate) struct Demotion {
+    pub(crate) pool: PoolIx,
+    pub(crate) at: Target,
+    pub(crate) why: &'static str,
+    /// A login has shown it, and so has failed: its pool waits before the next one.
+    pub(crate) at_login: bool,
+}
+
+impl FollowUp {
+    /// This server shows that its host takes no writes, for this reason.
+    pub(crate) fn demoted(server: &ServerSlot, why: &'static str) -> FollowUp {
+        let at = server.connection.target().clone();
+        FollowUp::Demoted(Box::new(Demotion { pool: server.pool, at, why, at_login: server.is_new() }))
+    }
 }
 
 /// Something rare that a worker is busy with, or several such things. The room that does it has the details, and says

@@ -235,7 +235,7 @@ impl Engine {
             FollowUp::Feed(client) => self.feed_waiting(now, client, io),
             FollowUp::PollPool(pool) => poll::poll_pool(&mut self.core, now, pool, io),
             FollowUp::Export(conn) => export::export(&mut self.core, now, conn, io),
-            FollowUp::Demoted { pool, at, why } => fence::demoted(&mut self.core, now, pool, at, why, io),
+            FollowUp::Demoted(demotion) => fence::demoted(&mut self.core, now, *demotion, io),
             FollowUp::NeedAlone { pool, database } => {
                 reconnect::free_everywhere(&mut self.core, now, pool, database, io);
             }
@@ -546,8 +546,8 @@ impl Engine {
         core.peering.apply_config(core.common.config());
         client_counts::count_uncounted(core, io);
         core.pause.apply_config(&mut core.common);
-        core.primaries.apply_config(core.common.config());
-        self.admin.primaries_configured(core);
+        fence::configured(core, now, io);
+        self.admin.primaries_configured(core, now, io);
     }
 
     /// Handles all timers that are due.

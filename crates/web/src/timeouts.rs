@@ -9,7 +9,8 @@ pub struct Timeouts {
     pub head: Duration,
     /// For the body of a request.
     pub body: Duration,
-    /// For a request, its body and its answer included: longer than the longest wait of a command.
+    /// For a request, its body and its answer included: longer than the longest wait of a command, apart from a
+    /// SWITCH, which has a limit of its own.
     pub request: Duration,
 }
 

@@ -217,8 +217,7 @@ impl ConfigStore {
     /// The configuration after a change, without making it.
     fn plan(&self, current: &Current, edit: &Edit) -> Result<Plan, ChangeError> {
         check_name(&current.config, edit)?;
-        weir_config::find_source(edit)
-            .map_or(Ok(()), |exposure| Err(ChangeError::Exposes(Box::new(exposure))))?;
+        weir_config::find_source(edit).map_or(Ok(()), |exposure| Err(ChangeError::Exposes(Box::new(exposure))))?;
         let mut edits = current.edits.clone();
         edits.add(edit.clone());
         if current.config.format == FileFormat::Toml && weir_config::is_blank(&current.text) {

@@ -89,9 +89,12 @@ impl Admin {
     }
 
     /// A configuration is in force: pools may be gone, or want no primary any more.
-    pub(crate) fn primaries_configured(&mut self, core: &Core) {
+    pub(crate) fn primaries_configured<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         let config = core.common.config();
-        self.primaries.retain(|name| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary()));
+        let wants = |name: &str| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary());
+        for (pool, order) in self.primaries.retain(wants) {
+            self.order(core, now, &pool, vec![order], io);
+        }
     }
 
     fn order<I: Io>(&mut self, core: &mut Core, now: Time, pool: &Arc<str>, orders: Vec<Order>, io: &mut I) {

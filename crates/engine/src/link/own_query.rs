@@ -98,8 +98,7 @@ fn role_checked<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
     let Some((up, phase)) = server.up() else { return core.conns.put_server(server) };
     *phase = ServerPhase::Linked;
     if up.found_row() {
-        let (pool, at) = (server.pool, server.connection.target().clone());
-        core.common.follow_up(FollowUp::Demoted { pool, at, why: READ_ONLY });
+        core.common.follow_up(FollowUp::demoted(&server, READ_ONLY));
         return close::close_slot(core, now, server, READ_ONLY, io);
     }
     release::clean_up(core, now, server, io);

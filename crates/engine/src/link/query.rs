@@ -57,15 +57,13 @@ fn count_refused<I: Io>(
 }
 
 /// Why a server does not take the writes that its pool wants, as it reports without a client's doing.
-fn says_read_only(attrs: SessionAttrs, client: Option<ConnId>, reported: &[(String, String)]) -> Option<&'static str> {
+fn says_read_only(attrs: SessionAttrs, is_idle: bool, reported: &[(String, String)]) -> Option<&'static str> {
     let says = |what: &str| reported.iter().any(|(name, value)| name == what && value == "on");
     match attrs {
         SessionAttrs::ReadWrite | SessionAttrs::Primary if says("in_hot_standby") => {
             Some("server is in hot standby mode")
         }
-        SessionAttrs::ReadWrite if client.is_none() && says("default_transaction_read_only") => {
-            Some("session is read-only")
-        }
+        SessionAttrs::ReadWrite if is_idle && says("default_transaction_read_only") => Some("session is read-only"),
         _ => None,
     }
 }
@@ -97,9 +95,9 @@ fn take_reports(
         ClientPhase::Ready(session) => Some(session),
         _ => None,
     });
-    if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, server.link, reported) {
-        let (pool, at) = (server.pool, server.connection.target().clone());
-        core.common.follow_up(FollowUp::Demoted { pool, at, why });
+    let is_idle = server.phase() == Some(ServerPhase::Idle);
+    if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, is_idle, reported) {
+        core.common.follow_up(FollowUp::demoted(server, why));
     }
     let (ix, table) = (server.pool, &core.sessions.params);
     let Some((up, phase)) = server.up() else { return };

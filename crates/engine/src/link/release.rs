@@ -21,7 +21,7 @@ use crate::link::{acquire, leave};
 use crate::pools::PoolSlot;
 use crate::port::Io;
 use crate::reading::Reason;
-use crate::server::hosts::{Fitness, fitness, still_takes_writes};
+use crate::server::hosts::{Fitness, Unfit, fitness, still_takes_writes};
 use crate::server::slot::{Reset, ServerPhase, ServerSlot, ServerState, Use};
 use crate::server::{close, idle};
 use crate::sessions::Sessions;
@@ -107,10 +107,11 @@ fn close_unfree<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why:
     let why = match why {
         Unfree::Unclean => UNCLEAN,
         Unfree::Left => RECONFIGURED,
-        Unfree::Unfit(why) => {
-            let (pool, at) = (server.pool, server.connection.target().clone());
-            core.common.follow_up(FollowUp::Demoted { pool, at, why });
-            why
+        Unfree::Unfit(unfit) => {
+            if unfit.is_standby {
+                core.common.follow_up(FollowUp::demoted(&server, unfit.why));
+            }
+            unfit.why
         }
     };
     close::close_slot(core, now, server, why, io);
@@ -356,7 +357,7 @@ enum Unfree {
     /// Its pool has left its host.
     Left,
     /// It has another role than the pool wants.
-    Unfit(&'static str),
+    Unfit(Unfit),
 }
 
 /// Asks a server whether its host still takes writes; returns whether it is asked.
@@ -393,7 +394,7 @@ fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Result<(), Unfree> {
     let any = server.connection.attempt().any;
     let Some((up, _)) = server.up() else { return Err(Unfree::Unclean) };
     match fitness(slot.config.session_attrs, any, up.role()) {
-        Fitness::Unfit(why) => Err(Unfree::Unfit(why)),
+        Fitness::Unfit(unfit) => Err(Unfree::Unfit(unfit)),
         Fitness::Fits | Fitness::Ask { .. } => Ok(()),
     }
 }

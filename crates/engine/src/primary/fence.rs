@@ -10,7 +10,7 @@ use weir_base::{ConnId, Target, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
-use crate::common::FollowUp;
+use crate::common::{Demotion, FollowUp};
 use crate::core::Core;
 use crate::handles::{PoolIx, Waiter};
 use crate::link::{leave, lost};
@@ -36,13 +36,19 @@ pub(crate) fn carry_out<I: Io>(
 ) -> PrimaryWaits {
     let pools = pools_of(core, pool);
     let mut waits = PrimaryWaits { pools: pools.len() as u32, ..PrimaryWaits::default() };
+    if pools.is_empty() && !core.common.config().pool(pool).is_some_and(|pool| pool.session_attrs.wants_primary()) {
+        // A configuration came in between.
+        return waits;
+    }
     match step {
         PrimaryStep::Leave { to, holds } => {
             core.primaries.set(pool.clone(), View::Leaving { to, holds });
             pools.iter().for_each(|ix| create::apply_pause(core, now, *ix));
             leave_others(core, now, pool, &pools, io);
         }
-        PrimaryStep::Abandon(host) => abandon(core, now, pool, &pools, &host, io),
+        // The worker that has seen it has done so.
+        PrimaryStep::Abandon(_) if core.primaries.of(pool) == Some(&View::Unknown) => {}
+        PrimaryStep::Abandon(host) => abandon(core, now, pool, &pools, (&host, None), io),
         PrimaryStep::Look(at) => {
             core.primaries.set(pool.clone(), View::Looking(at));
             for ix in pools {
@@ -70,15 +76,25 @@ pub(crate) fn carry_out<I: Io>(
 
 /// A server of a pool shows that its host takes no writes: the pool leaves the host, here at once and at the other
 /// workers, and looks for another one. Once: what else shows that has been left already.
-pub(crate) fn demoted<I: Io>(core: &mut Core, now: Time, ix: PoolIx, host: Target, why: &'static str, io: &mut I) {
+pub(crate) fn demoted<I: Io>(core: &mut Core, now: Time, demotion: Demotion, io: &mut I) {
+    let Demotion { pool: ix, at: host, why, at_login } = demotion;
     let Some(slot) = core.pools.find_mut(ix).filter(|slot| slot.config.session_attrs.wants_primary()) else { return };
     let name = slot.name.clone();
     if core.primaries.of(&name) != Some(&View::At(host.clone())) {
         return;
     }
     let pools = pools_of(core, &name);
-    abandon(core, now, &name, &pools, &host, io);
+    abandon(core, now, &name, &pools, (&host, at_login.then_some(ix)), io);
     io.post(WorkerId(0), Message(Payload::PrimaryLost { pool: name, at: host, why }), None);
+}
+
+/// A configuration is in force: the pools go on that are gone there, or want no primary any more, and were moving.
+pub(crate) fn configured<I: Io>(core: &mut Core, now: Time, io: &mut I) {
+    for name in core.primaries.apply_config(core.common.config()) {
+        let pools = core.pools.named(Some(&name));
+        pools.iter().for_each(|ix| create::apply_pause(core, now, *ix));
+        go_on(core, now, &pools, io);
+    }
 }
 
 fn pools_of(core: &Core, pool: &str) -> Vec<PoolIx> {
@@ -87,13 +103,23 @@ fn pools_of(core: &Core, pool: &str) -> Vec<PoolIx> {
     pools
 }
 
-fn abandon<I: Io>(core: &mut Core, now: Time, pool: &Arc<str>, pools: &[PoolIx], host: &Target, io: &mut I) {
+/// The pools leave this host, and try another one now; one whose login has just failed waits as after any other.
+fn abandon<I: Io>(
+    core: &mut Core,
+    now: Time,
+    pool: &Arc<str>,
+    pools: &[PoolIx],
+    (host, failed): (&Target, Option<PoolIx>),
+    io: &mut I,
+) {
     core.primaries.set(pool.clone(), View::Unknown);
     leave_others(core, now, pool, pools, io);
     for ix in pools {
         let slot = core.pools.get_mut(*ix);
         slot.hosts.leave(&slot.config, host);
-        slot.pool.retry_now();
+        if failed != Some(*ix) {
+            slot.pool.retry_now();
+        }
     }
 }
 

@@ -231,9 +231,17 @@ impl Seats {
         self.armed.get_or_insert(Time::NEVER)
     }
 
-    /// A new configuration: forgets the pools of which it says so.
-    pub(crate) fn retain(&mut self, has: impl Fn(&str) -> bool) {
-        self.pools.retain(|pool, _| has(pool));
+    /// A new configuration: forgets the pools that it does not have, and answers who has moved them.
+    pub(crate) fn retain(&mut self, has: impl Fn(&str) -> bool) -> Vec<(Arc<str>, Order)> {
+        let mut answers = Vec::new();
+        self.pools.retain(|pool, seat| {
+            let stays = has(pool);
+            if !stays {
+                answers.extend(seat.gone().map(|answer| (pool.clone(), answer)));
+            }
+            stays
+        });
+        answers
     }
 
     /// For SHOW PRIMARIES.
@@ -259,6 +267,16 @@ impl Seat {
     /// The workers go on where the pool is.
     fn settle(&self) -> Vec<Order> {
         vec![Order::Step(PrimaryStep::Settle(self.at.clone()))]
+    }
+
+    /// The pool has no primary any more.
+    fn gone(&mut self) -> Option<Order> {
+        if let Some(by) = self.arrival.take().and_then(|arrival| arrival.by) {
+            return Some(Order::Answer(by, Ok(())));
+        }
+        let by = self.moving.take()?.by?;
+        let error = "a new configuration has removed the pool, or its target_session_attrs".to_owned();
+        Some(Order::Answer(by, Err(CommandError::SwitchFailed(error))))
     }
 
     /// The pool has moved, and all workers may go on.

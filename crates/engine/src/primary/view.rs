@@ -94,8 +94,9 @@ impl Primaries {
         }
     }
 
-    /// A new configuration: drops what it does not have.
-    pub(crate) fn apply_config(&mut self, config: &Config) {
-        self.known.retain(|name, _| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary()));
+    /// A new configuration: drops what it does not have. Returns the names of the pools.
+    pub(crate) fn apply_config(&mut self, config: &Config) -> Vec<Arc<str>> {
+        let wants = |name: &str| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary());
+        self.known.extract_if(|name, _| !wants(name)).map(|(name, _)| name).collect()
     }
 }

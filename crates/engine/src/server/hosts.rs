@@ -62,15 +62,22 @@ impl Attempt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fitness {
     Fits,
-    /// The server is unfit, for this reason.
-    Unfit(&'static str),
-    /// A query decides: the server is fit if the query returns a row (`row`), or no row; otherwise unfit for this
-    /// reason.
+    Unfit(Unfit),
+    /// A query decides: the server is fit if the query returns a row (`row`), or no row.
     Ask {
         query: &'static str,
         row: bool,
-        why: &'static str,
+        otherwise: Unfit,
     },
+}
+
+/// A server is not fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unfit {
+    pub(crate) why: &'static str,
+    /// Its host is in recovery: no user of the pool can write there. Otherwise the reason may be a setting of the user or
+    /// the database, which says nothing about the host.
+    pub(crate) is_standby: bool,
 }
 
 impl Hosts {
@@ -225,20 +232,23 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: ReplicationRole) -> 
         (Some(standby), Some(read_only)) => Some(standby || read_only),
         _ => None,
     };
+    let recovers = attrs.wants_primary() && (!about_writes || role.standby == Some(true));
+    let otherwise = Unfit { why, is_standby: recovers };
     match known {
-        None => Fitness::Ask { query, row, why },
+        None => Fitness::Ask { query, row, otherwise },
         Some(known) if known == row => Fitness::Fits,
-        Some(_) => Fitness::Unfit(why),
+        Some(_) => Fitness::Unfit(otherwise),
     }
 }
 
 /// The query that returns a row if the host of a server does not take the writes that its pool wants; none: it wants
-/// none. What the server's clients have set does not count.
+/// none. What clients have set does not count, nor what is set for the user or the database.
 pub(crate) fn still_takes_writes(attrs: SessionAttrs) -> Option<&'static str> {
     match attrs {
         SessionAttrs::ReadWrite => Some(
             "SELECT 1 WHERE pg_catalog.pg_is_in_recovery() OR EXISTS(SELECT FROM pg_catalog.pg_settings WHERE name \
-             OPERATOR(pg_catalog.=) 'default_transaction_read_only' AND reset_val OPERATOR(pg_catalog.=) 'on')",
+             OPERATOR(pg_catalog.=) 'default_transaction_read_only' AND reset_val OPERATOR(pg_catalog.=) 'on' AND \
+             source OPERATOR(pg_catalog.=) ANY('{configuration file,command line,environment variable}'))",
         ),
         SessionAttrs::Primary => attrs.condition().map(|condition| condition.query),
         _ => None,

@@ -17,7 +17,7 @@ use crate::log::log;
 use crate::pools::{PoolSlot, create};
 use crate::port::{Io, LOOK_UP_FAILED, Level, PrintedPassword, Work};
 use crate::primary::view::Admission;
-use crate::server::hosts::Fitness;
+use crate::server::hosts::{Fitness, Unfit};
 use crate::server::login_failure::{FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
@@ -73,7 +73,7 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
     }
     let slot = core.pools.get_mut(server.pool);
     let again = server.connection.attempt().encryption.other(core.common.config().tls.server.mode, failure);
-    let kind = kind.under(slot.config.limits.on_server_down, &error);
+    let kind = kind.under(open::policy(&core.primaries, slot), &error);
     let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, again);
     if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
         return replication::own_login_refused(core, now, &server, error, io);
@@ -179,12 +179,11 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
     release::passed_on(core, now, ix, conn, answer, io);
 }
 
-fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &'static str, io: &mut I) {
-    if server.dedicated.is_none() {
-        let (pool, at) = (server.pool, server.connection.target().clone());
-        core.common.follow_up(FollowUp::Demoted { pool, at, why });
+fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, unfit: Unfit, io: &mut I) {
+    if unfit.is_standby && server.dedicated.is_none() {
+        core.common.follow_up(FollowUp::demoted(&server, unfit.why));
     }
-    not_now(core, now, server, why, io);
+    not_now(core, now, server, unfit.why, io);
 }
 
 /// A server that is fit is not used: the next host is tried.
@@ -228,7 +227,11 @@ pub(crate) fn decided<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut 
     if close::grant_is_void(core, now, server.pool, server.granted_at) {
         return close::login_lapsed(core, now, server, io);
     }
-    match core.primaries.admits(&core.pools.get(server.pool).name, server.connection.target()) {
+    let slot = core.pools.get(server.pool);
+    if !slot.config.session_attrs.wants_primary() {
+        return identify(core, now, server, io);
+    }
+    match core.primaries.admits(&slot.name, server.connection.target()) {
         Admission::Goes => identify(core, now, server, io),
         Admission::Elsewhere | Admission::Waits => not_now(core, now, server, OTHER_PRIMARY, io),
     }
@@ -250,7 +253,7 @@ fn identify<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: 
 fn check_role<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
     match login_steps::check_role(core.pools.get(server.pool), &mut server) {
         Fitness::Fits => admit(core, now, server, io),
-        Fitness::Unfit(why) => unfit(core, now, server, why, io),
+        Fitness::Unfit(reason) => unfit(core, now, server, reason, io),
         Fitness::Ask { query, .. } => {
             login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingRole);
             core.conns.put_server(server);
@@ -412,8 +415,8 @@ fn first_query_done<I: Io>(
         Ok(()) if role => {
             let found = server.up().is_some_and(|(up, _)| up.found_row());
             match login_steps::check_role(core.pools.get(server.pool), &mut server) {
-                Fitness::Ask { row, why, .. } if row != found => unfit(core, now, server, why, io),
-                Fitness::Unfit(why) => unfit(core, now, server, why, io),
+                Fitness::Ask { row, otherwise, .. } if row != found => unfit(core, now, server, otherwise, io),
+                Fitness::Unfit(reason) => unfit(core, now, server, reason, io),
                 _ => admit(core, now, server, io),
             }
         }

@@ -14,8 +14,9 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
 use crate::link::lost;
-use crate::pools::create;
+use crate::pools::{PoolSlot, create};
 use crate::port::{Io, Level};
+use crate::primary::view::Primaries;
 use crate::server::close;
 use crate::server::login_failure::LoginFailureKind;
 use crate::server::login_throttle::{self, LoginThrottle};
@@ -27,6 +28,11 @@ pub(crate) const CONNECT_FAILED: &str = "connect failed";
 
 fn most_logins(core: &Core) -> u32 {
     login_throttle::most_logins(core.common.config(), core.common.workers())
+}
+
+/// What a pool does while its server is down. While an operator moves it, its clients wait for the new host.
+pub(crate) fn policy(primaries: &Primaries, slot: &PoolSlot) -> OnServerDown {
+    if primaries.only(&slot.name).is_some() { OnServerDown::Wait } else { slot.config.limits.on_server_down }
 }
 
 /// The properties of a server's one client.
@@ -58,7 +64,7 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let (attempt, target) = slot.hosts.begin(&slot.config, core.common.config().tls.server.mode);
     let conn = io.connect(&target);
     core.hosts.throttle.begin(&mut slot.login, &target);
-    let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &too_slow(&target));
+    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &too_slow(&target));
     slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, kind));
     let owner = slot.pool.opening(conn, now);
     slot.counts.counters.connects += 1;
@@ -73,8 +79,8 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;
     let slot = core.pools.get_mut(ix);
+    let policy = policy(&core.primaries, slot);
     let (config, hosts) = (slot.config.clone(), &mut slot.hosts);
-    let policy = config.limits.on_server_down;
     let waits = policy == OnServerDown::Wait;
     let only = core.primaries.only(&slot.name);
     hosts.begin_at(&config, core.primaries.first(&slot.name), only.is_some());
@@ -243,7 +249,7 @@ pub(crate) fn host_is_down(
         return logs;
     }
     let pools = &core.pools;
-    let refuses = |ix| pools.get(ix).config.limits.on_server_down == OnServerDown::Refuse;
+    let refuses = |ix| policy(&core.primaries, pools.get(ix)) == OnServerDown::Refuse;
     for ix in core.hosts.throttle.take_waiting(target, refuses) {
         let slot = core.pools.get_mut(ix);
         slot.login.called();
@@ -274,7 +280,7 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, rea
     let error = too_slow(target);
     host_is_down(core, now, target, reached, (&error, true));
     let slot = core.pools.get_mut(server.pool);
-    let kind = LoginFailureKind::Down.under(slot.config.limits.on_server_down, &error);
+    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &error);
     // The pool has decided already, when the connect began.
     let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
     slot.failures.add(all, true, now);

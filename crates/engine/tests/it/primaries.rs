@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use weir_base::{ConnId, Host, PoolMode, Span, Target};
-use weir_config::{Config, PoolConfig, SessionAttrs};
-use weir_engine::port::Input;
+use weir_config::{Config, OnServerDown, PoolConfig, SessionAttrs};
+use weir_engine::port::{Input, Signal};
 use weir_pgwire::put_back;
 
 use crate::common::*;
@@ -31,10 +31,15 @@ fn status(name: &str, value: &str) -> Vec<u8> {
 
 /// What a server sends at its login; `standby`: it is one.
 fn login(standby: bool) -> Vec<u8> {
+    reports(standby, false)
+}
+
+/// As [`login`]; `read_only`: so are the user's transactions there by default.
+fn reports(standby: bool, read_only: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_back::auth_ok(&mut bytes);
     bytes.extend(status("in_hot_standby", if standby { "on" } else { "off" }));
-    bytes.extend(status("default_transaction_read_only", "off"));
+    bytes.extend(status("default_transaction_read_only", if read_only { "on" } else { "off" }));
     put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
     put_back::ready(&mut bytes, b'I');
     bytes
@@ -42,12 +47,16 @@ fn login(standby: bool) -> Vec<u8> {
 
 /// The next connect is to this host, which lets it in.
 fn log_in(world: &mut World, host: &str, standby: bool) -> ConnId {
+    log_in_with(world, host, &login(standby))
+}
+
+fn log_in_with(world: &mut World, host: &str, reports: &[u8]) -> ConnId {
     let server = world.connecting().expect("a server is requested");
     assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(host)));
     let remote = Some(host.parse().unwrap());
     world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
     world.received(server);
-    world.bytes(server, &login(standby));
+    world.bytes(server, reports);
     server
 }
 
@@ -211,6 +220,43 @@ fn a_login_that_finds_the_primary_a_standby_has_its_other_servers_closed() {
 }
 
 #[test]
+fn a_user_whose_own_transactions_are_read_only_moves_nobody_else() {
+    let mut world = World::new(with(|_| {}));
+    let (first, one) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let second = world.arrival("admin", "db");
+    for _ in 0..3 {
+        // A round, and a pause after it.
+        log_in_with(&mut world, A, &reports(false, true));
+        log_in(&mut world, B, true);
+        assert!(world.connecting().is_none() && world.is_open(second), "it waits before the next round");
+        world.bytes(first, &query("commit"));
+        world.bytes(one, &done("COMMIT", b'I'));
+        assert!(world.is_open(one), "the other user's server stays");
+        world.bytes(first, &query("begin"));
+        world.bytes(one, &done("BEGIN", b'T'));
+        assert!(world.connecting().is_none());
+        world.pass(Span::from_secs(1));
+    }
+}
+
+#[test]
+fn a_login_that_finds_the_primary_a_standby_waits_before_the_next_round() {
+    let mut world = World::new(with(|pool| pool.targets = pool.targets[..1].into()));
+    let (first, one) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let second = world.arrival("ann", "db");
+    world.bytes(second, &query("insert"));
+    log_in(&mut world, A, true);
+    assert!(world.connecting().is_none(), "it was the only host");
+    world.bytes(first, &query("commit"));
+    world.bytes(one, &done("COMMIT", b'I'));
+    assert!(!world.is_open(one));
+}
+
+#[test]
 fn a_request_that_was_not_sent_to_the_old_primary_is_sent_to_the_next_one() {
     let mut world = World::new(with(|pool| {
         pool.check_query = Some("SELECT 'check'".into());
@@ -301,6 +347,68 @@ fn a_switch_that_takes_too_long_or_is_withdrawn_goes_back() {
         let again = log_in(&mut world, A, false);
         assert!(says(&world.received(again), "insert"));
     }
+}
+
+#[test]
+fn a_pool_that_refuses_its_clients_while_its_server_is_down_waits_for_the_host_of_a_switch() {
+    let mut world = World::new(with(|pool| pool.limits.on_server_down = OnServerDown::Refuse));
+    let (client, _) = client_at_a(&mut world);
+    let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+    world.bytes(client, &query("insert"));
+    for _ in 0..3 {
+        let tried = world.connecting().expect("it is looked at");
+        world.fail(tried, "connection refused");
+        assert!(world.is_open(client) && world.received(client).is_empty(), "it waits");
+        world.pass(Span::from_millis(500));
+    }
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert") && says(&world.received(operator), "SWITCH"));
+}
+
+#[test]
+fn a_reload_that_leaves_no_primary_ends_a_switch() {
+    for is_looking in [false, true] {
+        let mut world = World::new(with(|_| {}));
+        let (first, old) = client_at_a(&mut world);
+        world.bytes(first, &query("begin"));
+        world.bytes(old, &done("BEGIN", b'T'));
+        let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+        let second = world.arrival("ann", "db");
+        world.received(second);
+        world.bytes(second, &query("insert"));
+        if is_looking {
+            world.bytes(first, &query("commit"));
+            world.bytes(old, &done("COMMIT", b'I'));
+            let tried = world.connecting().expect("it is looked at");
+            world.fail(tried, "connection refused");
+        } else {
+            assert!(world.connecting().is_none(), "it waits");
+        }
+        world.signal(Signal::Reload);
+        world.config_read(with(|pool| pool.session_attrs = SessionAttrs::Any));
+        let said = world.received(operator);
+        assert!(says(&said, "SWITCH failed"), "{}", String::from_utf8_lossy(&said));
+        world.pass(Span::from_millis(500));
+        let server = world.connecting().expect("the pool goes on");
+        let remote = Some("10.0.0.1".parse().unwrap());
+        world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
+        world.bytes(server, &login(false));
+        assert!(says(&world.received(server), "insert"));
+    }
+}
+
+#[test]
+fn a_reload_that_leaves_no_primary_admits_a_login_that_waits_for_the_fence() {
+    let mut world = World::new(with(|_| {}));
+    let (_, _, _, new) = two_primaries(&mut world);
+    assert!(!says(&world.received(new), "insert"));
+    world.signal(Signal::Reload);
+    world.config_read(with(|pool| pool.session_attrs = SessionAttrs::Any));
+    let goes_on = says(&world.received(new), "insert");
+    assert!(
+        goes_on || (!world.is_open(new) && world.connecting().is_some()),
+        "it waits no longer, or another one does"
+    );
 }
 
 #[test]

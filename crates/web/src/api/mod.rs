@@ -280,6 +280,10 @@ pub(crate) fn router(
         })
 }
 
+/// The end of the path of the only request that may take longer than any other: it has a limit of its own, the pool's
+/// `switch_timeout`.
+const SWITCH: &str = "/switch";
+
 /// Counts a request until its answer has been sent. Refuses a body whose Content-Length is too large before reading
 /// it, and times out a request whose body or answer takes too long.
 async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Response {
@@ -289,7 +293,10 @@ async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Respo
     }
     let health = HEALTH.contains(&request.uri().path());
     let serving = request.extensions_mut().get::<Ticket>().cloned().map(|ticket| ticket.serve(health));
-    let answer = timeout(longest, next.run(request)).await.unwrap_or_else(|_| ApiError::TooSlow.into_response());
+    let answer = match request.uri().path().ends_with(SWITCH) {
+        true => next.run(request).await,
+        false => timeout(longest, next.run(request)).await.unwrap_or_else(|_| ApiError::TooSlow.into_response()),
+    };
     match serving {
         Some(serving) => answer.map(|body| Body::new(HeldBody { body, _serving: serving })),
         None => answer,

@@ -12,7 +12,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats};
-use weir_config::Config;
+use weir_config::{Config, PoolConfig};
 
 use super::page::{PageParams, PageRequest};
 use super::params::{Name, within};
@@ -24,6 +24,9 @@ use crate::pool_health::{Affected, Health};
 /// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;
 const MAX_TIMEOUT: u64 = 60;
+
+/// How long after a pool's `switch_timeout` a SWITCH has been answered for certain, in seconds.
+const SWITCH_MARGIN: u64 = 5;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
@@ -305,8 +308,17 @@ pub(crate) async fn switch(
     query: Result<Query<SwitchQuery>, QueryRejection>,
 ) -> Done {
     let Query(SwitchQuery { host, timeout }) = query?;
+    let (_, config) = workers.report().await?;
+    let longest = longest_switch(config.pool(&name).as_deref(), timeout)?;
     let command = Command::Switch { database: name, host };
-    wait_for(&workers, command, Ok(Query(TimeoutQuery { timeout }))).await
+    workers.run_within(command, longest).await.map(|()| DONE)
+}
+
+/// How long the handler waits for a SWITCH: the pool goes back by itself after its `switch_timeout`, and says why.
+fn longest_switch(pool: Option<&PoolConfig>, timeout: Option<u64>) -> Result<Duration, ApiError> {
+    let own = pool.map_or(0, |pool| pool.limits.switch_timeout.micros().div_ceil(1_000_000));
+    let longest = own.saturating_add(SWITCH_MARGIN);
+    within("timeout", timeout.unwrap_or(longest), longest.max(MAX_TIMEOUT)).map(Duration::from_secs)
 }
 
 /// `POST /api/v1/pools/{name}/kill`.
@@ -337,4 +349,30 @@ pub(crate) async fn resume_all(State(workers): State<Workers>) -> Done {
 /// `POST /api/v1/reconnect`.
 pub(crate) async fn reconnect_all(State(workers): State<Workers>) -> Done {
     workers.run(Command::Reconnect(None)).await.map(|()| DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_switch_is_waited_for_until_the_pool_has_gone_back_by_itself() {
+        let mut pool = PoolConfig::default();
+        for (switch_timeout, asked, waits) in [
+            (30, None, Some(35)),
+            (600, None, Some(605)),
+            (30, Some(3), Some(3)),
+            (30, Some(60), Some(60)),
+            (30, Some(61), None),
+            (600, Some(605), Some(605)),
+            (600, Some(606), None),
+            (30, Some(0), None),
+        ] {
+            pool.limits.switch_timeout = Span::from_secs(switch_timeout);
+            let longest = longest_switch(Some(&pool), asked).ok();
+            assert_eq!(longest, waits.map(Duration::from_secs), "{switch_timeout} s, {asked:?}");
+        }
+    }
 }
