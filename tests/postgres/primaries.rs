@@ -85,7 +85,8 @@ fn a_primary_that_reports_to_be_read_only_is_left_though_nobody_writes() {
     let host = |port| format!("127.0.0.1:{port}");
     assert_eq!(primaries.get(0, "primary"), Some(&*host(b.port())));
     assert_eq!(primaries.get(0, "moved_from"), Some(&*host(a.port())));
-    assert!(weir.log().contains(&format!("primary moved from {} to {}", host(a.port()), host(b.port()))));
+    let line = format!("primary moved from {} to {}", host(a.port()), host(b.port()));
+    eventually("it is in the log", || if weir.log().contains(&line) { Ok(()) } else { Err(weir.log()) });
 }
 
 #[test]
