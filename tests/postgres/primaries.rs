@@ -63,8 +63,8 @@ fn a_demoted_primary_that_stays_up_is_left_with_all_its_servers() {
             some => Err(some),
         });
         // Whoever writes now waits.
-        let log = weir.log();
-        assert!(log.contains(&format!("127.0.0.1:{} takes no writes any more", a.port())), "{log}");
+        let line = format!("127.0.0.1:{} takes no writes any more", a.port());
+        eventually("the log says so", || if weir.log().contains(&line) { Ok(()) } else { Err(weir.log()) });
         make_read_only(&a, "off");
         clients.iter_mut().for_each(|client| drop(client.query("INSERT INTO written(client) VALUES (1)").unwrap()));
     }
