@@ -107,9 +107,9 @@ impl Server {
             return false;
         }
         if texts.bodies.have_changed(counted) {
-            texts.texts.judge_again();
+            texts.functions_changed();
         }
-        // Another server's answer, or a client's CREATE FUNCTION, may have said so meanwhile.
+        // Another server's answer, or a client's CREATE FUNCTION, may have said so meanwhile, on any worker.
         !texts.bodies.are_read(texts.function_changes())
     }
 

@@ -25,8 +25,10 @@ const COUNTS: [(&str, u32); 5] =
 /// At which changes bodies were read.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionBodies {
-    /// How often clients of the pool had changed functions, on any worker; `None`: they are not read.
+    /// How often functions had changed, as any worker of the pool has seen; `None`: they are not read.
     read_at: Option<u64>,
+    /// At how many of these changes texts were last judged again.
+    judged_at: u64,
     /// Servers by address and start, and what they had counted.
     servers: Vec<(String, String)>,
 }
@@ -37,20 +39,22 @@ impl FunctionBodies {
         self.read_at == Some(changes)
     }
 
+    /// Whether texts are to be judged again, since functions have changed so often on all workers.
+    #[inline]
+    pub(crate) fn are_news(&mut self, changes: u64) -> bool {
+        std::mem::replace(&mut self.judged_at, changes) != changes
+    }
+
     /// They were read when clients had changed functions so often, and a server had counted this.
     pub(crate) fn read(&mut self, changes: u64, counted: Option<&str>) {
         self.read_at = Some(changes);
         counted.map(|counted| self.note(counted));
     }
 
-    /// What a server has counted, when it was not asked for bodies. Returns whether they are others since: they are to be
-    /// read again.
+    /// What a server has counted, when it was not asked for bodies. Returns whether they are others since: all workers are
+    /// to read them again.
     pub(crate) fn have_changed(&mut self, counted: &str) -> bool {
-        let changed = self.read_at.is_some() && self.note(counted);
-        if changed {
-            self.read_at = None;
-        }
-        changed
+        self.read_at.is_some() && self.note(counted)
     }
 
     /// Returns whether that is news.
@@ -98,7 +102,7 @@ mod tests {
         assert!(bodies.are_read(0) && !bodies.are_read(1));
         assert!(!bodies.have_changed("a/1"));
         assert!(bodies.have_changed("a/2"), "past the pool");
-        assert!(!bodies.are_read(0));
+        assert!(!bodies.are_news(0) && bodies.are_news(1) && !bodies.are_news(1));
         bodies.read(1, Some("a/2"));
         assert!(bodies.have_changed("b/2"), "another server, or one that was started again");
         bodies.read(1, Some("b/2"));

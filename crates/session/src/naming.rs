@@ -45,6 +45,10 @@ const GONE: &[u8] = b"weir_gone";
 /// A text of this shape is sent.
 fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Counted {
     let changes = ctx.statements.schema_changes();
+    let functions = ctx.statements.function_changes();
+    if ctx.statements.bodies.are_news(functions) {
+        ctx.statements.texts.judge_again();
+    }
     let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let PoolStatements { texts, leaving, .. } = &mut *ctx.statements;
     let look = || FirstLook {

@@ -583,12 +583,12 @@ impl PoolStatements {
         self.keys.clear();
     }
 
-    /// How often clients of the pool have changed functions.
+    /// How often functions have changed, as any worker of the pool has seen.
     pub(crate) fn function_changes(&self) -> u64 {
         self.shared.functions.load(Ordering::Acquire)
     }
 
-    /// A client has changed a function.
+    /// Functions, triggers or policies have changed: all workers read them, and judge texts, again.
     pub(crate) fn functions_changed(&mut self) {
         self.shared.functions.fetch_add(1, Ordering::AcqRel);
     }
