@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what a folder of packages was made from: an in-toto statement (v1) with SLSA's provenance (v1) as its predicate.
+"""Prints what a folder of packages, with their SHA256SUMS, was made from: an in-toto statement (v1) with SLSA's provenance (v1) as
+its predicate.
 
 Usage: provenance.py FOLDER
 """
@@ -11,19 +12,15 @@ import pathlib
 import subprocess
 import sys
 
-KINDS = (".deb", ".rpm", ".tar", ".gz", ".cdx.json")
-
 
 def said(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    files = sorted(path for path in folder.iterdir() if path.name.endswith(KINDS))
-    subject = [{"name": path.name, "digest": {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}} for path in files]
-    if not subject:
-        raise SystemExit(f"{folder}: there are no packages")
+    sums = pathlib.Path(sys.argv[1], "SHA256SUMS").read_text()
+    digests = {name: digest for digest, name in (line.split("  ", 1) for line in sums.splitlines())}
+    subject = [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())]
     manifest = json.loads(said("cargo", "metadata", "--format-version", "1", "--no-deps"))
     source = next(package for package in manifest["packages"] if package["name"] == "weir")["repository"]
     lock = hashlib.sha256(pathlib.Path("Cargo.lock").read_bytes()).hexdigest()
@@ -36,7 +33,7 @@ def main():
         "predicate": {
             "buildDefinition": {
                 "buildType": f"{source}/blob/{commit}/packaging/build.sh",
-                "externalParameters": {"source": f"git+{source}@{commit}", "architectures": architectures(files)},
+                "externalParameters": {"source": f"git+{source}@{commit}", "architectures": architectures(digests)},
                 "internalParameters": {
                     "SOURCE_DATE_EPOCH": int(said("git", "log", "-1", "--format=%ct")),
                     "changed": bool(said("git", "status", "--porcelain")),
@@ -56,8 +53,8 @@ def main():
     print(json.dumps(statement, indent=2))
 
 
-def architectures(files):
-    return sorted({arch for arch in ("amd64", "arm64") if any(f"-{arch}." in f.name or f"_{arch}." in f.name for f in files)})
+def architectures(names):
+    return [arch for arch in ("amd64", "arm64") if any(f"-{arch}." in name or f"_{arch}." in name for name in names)]
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ fi
 check
 packaging/build.sh
 packaging/provenance.py "$out" >"$out/weir-$version.intoto.json"
-(cd "$out" && sha256sum -- *.deb *.rpm *.tar *.gz *.json >SHA256SUMS)
+(cd "$out" && sha256sum -- "weir-$version.intoto.json" >>SHA256SUMS)
 if [ -n "${KEY-}" ]; then
     sign
 else

@@ -339,19 +339,19 @@ fn a_database_is_dropped_although_the_connection_for_looks_is_in_it() {
     let api = Api::default();
     let (app, mut watcher) = (users::APP, postgres.superuser("postgres"));
     let pool = format!(
-        "[pools.doomed]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"doomed\"\nuser = \"{}\"\npassword = {}\n",
+        "[pools.dropped]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"dropped\"\nuser = \"{}\"\npassword = {}\n",
         postgres.port(),
         app.name,
         json!(app.password)
     );
-    watcher.query(&format!("CREATE DATABASE doomed OWNER \"{}\"", app.name)).unwrap();
+    watcher.query(&format!("CREATE DATABASE dropped OWNER \"{}\"", app.name)).unwrap();
     let more = format!("{pool}{}", api.section());
     let site = Site::on(&postgres, Setup::new(Mode::Transaction).size(2).more(&more), Mode::Transaction);
-    let params = site.weir().params(app.name, "doomed").password(app.password);
+    let params = site.weir().params(app.name, "dropped").password(app.password);
     Connection::connect(&params).unwrap().query("SELECT 1").unwrap();
     let kept = kept_look(&mut watcher);
     let of = watcher.value(&format!("SELECT datname::text FROM pg_stat_activity WHERE pid = {kept}")).unwrap();
-    assert_eq!(of.as_deref(), Some("doomed"));
+    assert_eq!(of.as_deref(), Some("dropped"));
     // The pool's idle servers are closed for it, and PostgreSQL waits five seconds for others.
-    site.connect().query("DROP DATABASE doomed").unwrap();
+    site.connect().query("DROP DATABASE dropped").unwrap();
 }

@@ -6,14 +6,10 @@
 
 use std::path::Path;
 
-use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::Config;
-use crate::origin::{ReadEnv, ReadFile};
+pub(crate) use crate::origin::is_reference;
+use crate::origin::{ENV, FILE, ReadEnv, ReadFile};
 use crate::table::Setting;
-
-const ENV: &str = "env:";
-const FILE: &str = "file:";
 
 /// Where the values of a settings file's references are.
 pub(crate) struct Elsewhere<'a> {
@@ -23,15 +19,9 @@ pub(crate) struct Elsewhere<'a> {
     pub(crate) env: ReadEnv<'a>,
 }
 
-/// Whether a text is a reference.
-pub(crate) fn is_reference(text: &str) -> bool {
-    text.starts_with(ENV) || text.starts_with(FILE)
-}
-
 /// Whether this setting's value may be elsewhere, and is read with the settings file.
 pub(crate) fn may_refer(setting: &Setting) -> bool {
-    let is_kept = || matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Concealed(_)));
-    !matches!(setting.kind, Kind::Secret | Kind::Query | Kind::Users | Kind::Accounts) && !is_kept()
+    !matches!(setting.kind, Kind::Secret | Kind::Query | Kind::Users | Kind::Accounts) && !setting.is_concealed()
 }
 
 impl Elsewhere<'_> {

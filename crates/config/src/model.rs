@@ -15,7 +15,7 @@ use weir_base::{ClientAddr, Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
 use crate::oidc::is_safe_url;
-use crate::origin::{ConfigWarning, FileFormat, Locations};
+use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
 use crate::users::Users;
 
 /// The whole configuration, checked.
@@ -355,10 +355,7 @@ impl Telemetry {
             let text = "headers with secrets are sent over https only, or on this machine".to_owned();
             found.push(("otlp_headers", text, "give an https:// address as otlp_endpoint"));
         }
-        let refers = |header: &String| {
-            let value = header.split_once('=').map(|(_, value)| value);
-            value.is_some_and(|value| value.starts_with("env:") || value.starts_with("file:"))
-        };
+        let refers = |header: &String| header.split_once('=').is_some_and(|(_, value)| is_reference(value));
         if !self.headers.iter().all(refers) {
             let text = "otlp_headers must be NAME=env:VARIABLE or NAME=file:/PATH each".to_owned();
             found.push(("otlp_headers", text, "put the value into a file that only Weir's user can read"));

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::origin::is_reference;
 use crate::web_role::WebRole;
 
 /// An OpenID Connect provider, and the roles of its groups. Without an issuer there is none.
@@ -70,8 +71,7 @@ impl Oidc {
             let text = "single sign-on needs a client_id in [web.oidc]".to_owned();
             found.push(("client_id", text, "register Weir at the provider, and copy the client id"));
         }
-        let refers = |secret: &str| secret.starts_with("env:") || secret.starts_with("file:");
-        if self.client_secret.as_deref().is_some_and(|secret| !refers(secret)) {
+        if self.client_secret.as_deref().is_some_and(|secret| !is_reference(secret)) {
             let text = "client_secret must say where the secret is: env:NAME or file:/PATH".to_owned();
             found.push(("client_secret", text, "put the secret into a file that only Weir's user can read"));
         }

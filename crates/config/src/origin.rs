@@ -13,6 +13,15 @@ pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 /// Reads an environment variable.
 pub(crate) type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// How a value begins that is a variable of the environment, or the content of a file.
+pub(crate) const ENV: &str = "env:";
+pub(crate) const FILE: &str = "file:";
+
+/// Whether a text refers to a value.
+pub(crate) fn is_reference(text: &str) -> bool {
+    text.starts_with(ENV) || text.starts_with(FILE)
+}
+
 /// The format of a settings file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FileFormat {

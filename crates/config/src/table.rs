@@ -301,6 +301,11 @@ impl Setting {
         }
     }
 
+    /// Whether the value is never shown, and may be a reference that is read where it is used.
+    pub(crate) fn is_concealed(&self) -> bool {
+        matches!(self.field_mut(&mut Config::default()), Some(FieldMut::Concealed(_)))
+    }
+
     /// Whether the setting has no effect.
     pub(crate) fn is_inert(&self) -> bool {
         matches!(self.field, Field::Inert)

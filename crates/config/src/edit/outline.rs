@@ -10,9 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike};
 
-use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::Config;
 use crate::queries::{HIDDEN_QUERY, is_query};
 use crate::table::{Section, Setting};
 
@@ -155,10 +153,7 @@ fn is_apart(path: &Path<'_>) -> bool {
 /// Whether a value must not be kept: secrets, and places to read them from, where one may stand by mistake.
 fn is_secret(path: &Path<'_>) -> bool {
     is_password(path)
-        || setting_of(path).is_some_and(|setting| {
-            setting.name.starts_with("password_")
-                || matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Concealed(_)))
-        })
+        || setting_of(path).is_some_and(|setting| setting.name.starts_with("password_") || setting.is_concealed())
 }
 
 /// Whether a value is a secret itself, which a request may give: nothing is read or sent where it says.

@@ -66,7 +66,7 @@ struct Window {
 }
 
 impl ApplicationErrors {
-    /// Whether the end of a transaction is to be told.
+    /// Whether the end of a transaction is counted.
     #[inline]
     pub(crate) fn counts_transactions(&self) -> bool {
         self.counts

@@ -84,7 +84,7 @@ impl World {
 #[test]
 fn a_pool_goes_on_at_another_host_once_all_workers_have_left_the_first() {
     let mut world = World::at_a();
-    assert_eq!(world.found("a", at(10_000)), [settle(Some("a"))], "who asks is told");
+    assert_eq!(world.found("a", at(10_000)), [settle(Some("a"))], "who asks gets the answer");
     assert_eq!(world.found("b", at(10_000)), [leave("b", false)]);
     assert_eq!(world.found("b", at(10_001)), [], "once");
     assert_eq!(world.found("a", at(10_001)), [], "and to one host");

@@ -108,7 +108,7 @@ impl Changes {
         let mut known = lock(&self.known);
         let at = (now * 1e6) as u64;
         let before = std::mem::replace(&mut known.looked, at).saturating_sub(SLACK);
-        // What came with an earlier process is told once, and a list that is full here has room for it no more.
+        // What came with an earlier process is reported once, and a list that is full here has room for it no more.
         let is_begun = at.saturating_sub(known.began) > LEARNING as u64 * 1_000_000;
         for pool in pools {
             let is_due = |first: u64| if first == 0 { !is_begun } else { first >= before };

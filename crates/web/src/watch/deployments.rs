@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn names_that_change_all_the_time_are_none_and_the_version_of_another_program_is_named() {
-        let letters = |n: u32| char::from_u32(97 + n % 26).expect("a letter").to_string();
-        for invented in [|n: u32| format!("worker-{n}"), |n| format!("job {n:08x}"), letters] {
+        let alphabetic = |n: u32| char::from_u32(97 + n % 26).expect("a character").to_string();
+        for invented in [|n: u32| format!("worker-{n}"), |n| format!("job {n:08x}"), alphabetic] {
             let mut all = vec![came("web/1.3", 1.0), came("job 1", 1.0)];
             all.extend((0..20).map(|n| came(&invented(n), 200.0)));
             all.push(came("web/1.4", 201.0));

@@ -111,8 +111,9 @@ mod tests {
         known.add("shop", "web/1.3");
         let mut worth = |name: &str, now| known.note_new("shop", name, now);
         let first = (0..100).filter(|n| worth(&format!("web/2.{n}"), 1.0)).count();
-        let letters = |n: u32| char::from_u32(97 + n % 26).expect("a letter").to_string().repeat(1 + n as usize / 26);
-        let unknown = (0..100).filter(|n| worth(&letters(*n), 1.0)).count();
+        let alphabetic =
+            |n: u32| char::from_u32(97 + n % 26).expect("a character").to_string().repeat(1 + n as usize / 26);
+        let unknown = (0..100).filter(|n| worth(&alphabetic(*n), 1.0)).count();
         assert_eq!((first, unknown), (RESTLESS, RESTLESS));
         assert!(!worth("mail", 3000.0) && worth("mail", 3602.0));
     }
