@@ -7,6 +7,8 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
+use crate::function_bodies::{self, News};
+use crate::leaving_functions;
 use crate::left_state::{self, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
@@ -15,7 +17,6 @@ use crate::server::Server;
 use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
-use crate::{function_bodies, leaving_functions};
 
 /// What a server has said of the state that its client has left.
 #[derive(Debug)]
@@ -91,6 +92,7 @@ impl Server {
             }
             more.extend(texts.custom.query());
             more.push(function_bodies::query());
+            texts.bodies.asked();
         }
         let query = left_state::query(self.state.dirty().common(kinds), more);
         self.own_query(&query, scratch, out);
@@ -106,8 +108,13 @@ impl Server {
         if self.bodies_asked.is_some() {
             return false;
         }
-        if texts.bodies.have_changed(counted) {
-            texts.functions_changed();
+        match texts.bodies.compare(counted) {
+            News::None => {}
+            News::Server => texts.functions_changed(),
+            News::Changed => {
+                texts.functions_changed();
+                texts.found_functions_changed();
+            }
         }
         // Another server's answer, or a client's CREATE FUNCTION, may have said so meanwhile, on any worker.
         !texts.bodies.are_read(texts.function_changes())
@@ -145,7 +152,8 @@ impl Server {
             if texts.leaving.learn(found.functions) {
                 texts.texts.judge_again();
             }
-            texts.bodies.read(changes, found.counted.as_deref());
+            let found_so_far = texts.functions_found();
+            texts.bodies.read(changes, found_so_far, found.counted.as_deref());
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
             there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));

@@ -27,6 +27,7 @@ use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::shape::Shape;
 use crate::state_messages;
+use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
@@ -94,6 +95,9 @@ pub struct Server {
     pub(crate) asked_at: Option<u32>,
     /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
     pub(crate) bodies_asked: Option<u64>,
+    /// How often functions had been found changed past the pool when clients first used it; `None`: nobody has, whose
+    /// texts are asked about.
+    pub(crate) functions_found: Option<u64>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
     pub(crate) ready_withheld: bool,
     /// The server has shown a notification that its client has sent, and that comes by the shared connection.
@@ -191,6 +195,7 @@ impl Server {
             bodies_asked: None,
             ready_withheld: false,
             own_notified: false,
+            functions_found: None,
             own: OwnSeen::default(),
             watched: Watched::default(),
             role: ReplicationRole::default(),
@@ -549,6 +554,21 @@ impl Server {
         if self.state.may_be_temporary(effects.may_leave) {
             self.statements.invalidate_all();
         }
+    }
+
+    /// A client of the pool uses the server whose texts are asked about (`mode = "auto"`).
+    #[inline]
+    pub fn is_used(&mut self, texts: &PoolStatements) {
+        if self.functions_found.is_none() {
+            self.functions_found = Some(texts.functions_found());
+        }
+    }
+
+    /// Whether texts may have left something on the server that nobody asked about: functions were found changed past the
+    /// pool since it was used first.
+    #[inline]
+    pub fn is_doubtful(&self, texts: &PoolStatements) -> bool {
+        self.functions_found.is_some_and(|found| found != texts.functions_found())
     }
 
     /// When the use of the server by its client began.

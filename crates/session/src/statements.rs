@@ -530,6 +530,8 @@ pub(crate) enum PreparationState {
 pub struct PoolShared {
     changes: Arc<AtomicU64>,
     functions: Arc<AtomicU64>,
+    /// How often functions were found changed past the pool.
+    found: Arc<AtomicU64>,
     preparations: Arc<AtomicU64>,
     askers: Arc<Askers>,
 }
@@ -591,6 +593,29 @@ impl PoolStatements {
     /// Functions, triggers or policies have changed: all workers read them, and judge texts, again.
     pub(crate) fn functions_changed(&mut self) {
         self.shared.functions.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often functions were found changed past the pool, by any worker.
+    pub(crate) fn functions_found(&self) -> u64 {
+        self.shared.found.load(Ordering::Acquire)
+    }
+
+    /// Functions were found changed past the pool.
+    pub(crate) fn found_functions_changed(&mut self) {
+        self.shared.found.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether the pool's servers are to be replaced, as texts may have left there what nobody asked about: functions were
+    /// found changed past the pool, by any worker. True once for each time.
+    #[inline]
+    pub fn outdates_servers(&mut self) -> bool {
+        let PoolStatements { shared, bodies, .. } = self;
+        bodies.outdate_servers(|| shared.found.load(Ordering::Acquire))
+    }
+
+    /// Whether functions have changed past the pool is asked with the next text (`mode = "auto"`). Called every few seconds.
+    pub fn ask_for_functions(&mut self) {
+        self.bodies.ask_soon();
     }
 
     /// How many preparations there were, on any server.

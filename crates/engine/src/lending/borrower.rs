@@ -73,7 +73,7 @@ pub(crate) fn lent_received<I: Io>(
     io: &mut I,
 ) {
     let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, shared } = lent;
-    let ix = borrowed_pool(core, &pool).filter(|ix| messages::may_stay(core, *ix, &server));
+    let ix = borrowed_pool(core, &pool).filter(|ix| messages::may_stay(core, *ix, &mut server));
     let Some((ix, proof)) = ix.and_then(|ix| messages::tie(core, &mut server, conn, ix).map(|proof| (ix, proof)))
     else {
         // The pool has been removed here, or has left the host, or the server sent something as it was about to leave.

@@ -105,7 +105,7 @@ pub(crate) fn lent_returned<I: Io>(
     io: &mut I,
 ) {
     let Some(&LentServer { pool: ix, borrower, .. }) = core.lent.get(&lent) else { return io.close(conn) };
-    let stays = messages::may_stay(core, ix, &server);
+    let stays = messages::may_stay(core, ix, &mut server);
     let Some(proof) = messages::tie(core, &mut server, conn, ix).filter(|_| stays) else {
         let database = core.pools.get(ix).name.clone();
         close::drop_moved(core, conn, &server, &database, io);
@@ -117,7 +117,9 @@ pub(crate) fn lent_returned<I: Io>(
         lender.server_ended(borrower);
     }
     messages::add_moved(core, server, io);
-    let answer = core.pools.get_mut(ix).pool.returned(lent, conn, proof, now);
+    let slot = core.pools.get_mut(ix);
+    slot.follow_functions();
+    let answer = slot.pool.returned(lent, conn, proof, now);
     release::passed_on(core, now, ix, conn, answer, io);
 }
 

@@ -29,6 +29,8 @@ use crate::timers::Who;
 
 /// Why a server with an old address or login is closed (PgBouncer's text).
 pub(crate) const RECONFIGURED: &str = "database configuration changed";
+/// Why a server is closed on which functions may have left what nobody asked about.
+pub(crate) const DOUBTFUL: &str = "functions have changed";
 /// Why a server is closed that can't be given to another client.
 const UNCLEAN: &str = "unclean server";
 
@@ -78,6 +80,7 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, server: Box<Serv
 fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, used: Use, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get_mut(ix);
+    slot.follow_functions();
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
         Err(why) => return close_unfree(core, now, server, why, io),
@@ -317,6 +320,9 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     }
     if up.is_unusable() {
         return ReleaseAction::Close(UNCLEAN);
+    }
+    if up.is_doubtful(&slot.accepted) {
+        return ReleaseAction::Close(DOUBTFUL);
     }
     let (dirty, config) = (up.dirty(), &slot.config);
     let always = used == Use::Queries && (config.mode == PoolMode::Session || config.reset_always);

@@ -47,6 +47,10 @@ use crate::workers::quota::servers::PoolQuota;
 /// How long the login messages of a pool are sent to clients without asking a server again.
 const CONFIRMED_FOR: Span = Span::from_secs(1);
 
+/// How long texts of which all is known are sent without a question whether functions have changed past the pool. One
+/// question in that time is all that an old text costs.
+const FUNCTIONS_ASKED: Span = Span::from_secs(5);
+
 /// How often it is looked at the most whether a pool's host takes writes, after errors that may say so.
 const LOOK_EVERY: Span = Span::from_secs(1);
 
@@ -90,6 +94,8 @@ pub(crate) struct PoolSlot {
     pub(crate) last_welcome: Option<Box<LastWelcome>>,
     /// The statements that the pool's servers have accepted.
     pub(crate) accepted: PoolStatements,
+    /// When it was last asked whether functions have changed past the pool (`mode = "auto"`).
+    functions_asked: Time,
     /// The pool's credentials for its servers, besides the configuration.
     pub(crate) credentials: KnownCredentials,
     /// The state of the pool's hosts.
@@ -316,6 +322,7 @@ impl PoolSlot {
             confirmed_at: Time::from_micros(0),
             last_welcome: None,
             accepted,
+            functions_asked: now,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
             looked_at: None,
@@ -391,6 +398,24 @@ impl PoolSlot {
     /// The record of the pool's earliest timer, for [`Common::arm`](crate::common::Common::arm).
     pub(crate) fn armed_mut(&mut self) -> &mut Time {
         &mut self.armed
+    }
+
+    /// A client needs a server: idle ones are closed once if functions were found changed past the pool
+    /// (`mode = "auto"`).
+    #[inline(always)]
+    pub(crate) fn follow_functions(&mut self) {
+        if self.accepted.outdates_servers() {
+            self.pool.replace_idle();
+        }
+    }
+
+    /// A client in `mode = "auto"` gets a server: now and then it asks whether functions have changed past the pool.
+    #[inline]
+    pub(crate) fn auto_client_linked(&mut self, now: Time) {
+        if now.since(self.functions_asked) >= FUNCTIONS_ASKED {
+            self.functions_asked = now;
+            self.accepted.ask_for_functions();
+        }
     }
 
     /// The login messages are those of a server now.
