@@ -11,7 +11,8 @@
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! no client can prepare a collision, and a name means the same on every worker. The full text is compared nevertheless
-//! when a statement is interned.
+//! when a statement is interned. Texts are held once a worker, not once a process: most processes have one worker, and
+//! a table for all would need a lock. Servers can be lent nevertheless, as names are the same everywhere.
 //!
 //! A text is charged to its worker once, and to each pool that uses it. It is dropped, with its charges, as soon as it
 //! has no holder: no search for unused texts ever runs.
