@@ -7,8 +7,6 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
-use crate::function_bodies::{self, News};
-use crate::leaving_functions;
 use crate::left_state::{self, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
@@ -17,6 +15,7 @@ use crate::server::Server;
 use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
+use crate::{function_bodies, leaving_functions};
 
 /// What a server has said of the state that its client has left.
 #[derive(Debug)]
@@ -88,6 +87,7 @@ impl Server {
             if !texts.bodies.are_read(changes) {
                 texts.custom.forget();
                 more.push(leaving_functions::query());
+                more.push(leaving_functions::sources_query());
                 self.bodies_asked = Some(changes);
             }
             more.extend(texts.custom.query());
@@ -108,13 +108,8 @@ impl Server {
         if self.bodies_asked.is_some() {
             return false;
         }
-        match texts.bodies.compare(counted) {
-            News::None => {}
-            News::Server => texts.functions_changed(),
-            News::Changed => {
-                texts.functions_changed();
-                texts.found_functions_changed();
-            }
+        if texts.bodies.have_changed(counted) {
+            texts.functions_changed();
         }
         // Another server's answer, or a client's CREATE FUNCTION, may have said so meanwhile, on any worker.
         !texts.bodies.are_read(texts.function_changes())
@@ -143,17 +138,18 @@ impl Server {
             self.state.found(asked, Dirty::NONE);
             return Left { kept: asked, channels: None, late: Dirty::NONE, suspects };
         };
-        let before = client.params.clone();
+        let (before, own_before) = (client.params.clone(), client.start.own);
         let mut there = found.kinds;
         if was_due {
             texts.custom.learn(found.names);
         }
+        let mut is_doubtful = false;
         if let Some(changes) = self.bodies_asked.take() {
-            if texts.leaving.learn(found.functions) {
+            is_doubtful = found.sources.as_deref().is_some_and(|sources| texts.sources_are_news(sources));
+            if texts.leaving.learn(found.functions) || is_doubtful {
                 texts.texts.judge_again();
             }
-            let found_so_far = texts.functions_found();
-            texts.bodies.read(changes, found_so_far, found.counted.as_deref());
+            texts.bodies.read(changes, found.counted.as_deref());
         }
         if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
             there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));
@@ -175,6 +171,12 @@ impl Server {
         let follows = client.params != before;
         let is_hidden = !found.expected.contains(there.without(Dirty::SEQUENCES))
             || (follows && !found.expected.contains(Dirty::SETTINGS));
+        if is_doubtful && unasked && is_hidden && kept.is_empty() {
+            // It may be an earlier client's: the text left nothing when it was asked about. The server is closed.
+            (client.params, client.start.own) = (before, own_before);
+            self.state.found(Dirty::NONE, Dirty::NONE);
+            return Left { kept: Dirty::NONE, channels: None, late: there.union(Dirty::SETTINGS), suspects };
+        }
         let listens = client.channels().is_some_and(|channels| channels.are(&found.channels));
         let own = if listens && !kept.contains(Dirty::LISTEN) { there.without(Dirty::LISTEN) } else { there };
         let is_as_before = own == kept && (listens || !kept.is_empty()) && !follows;

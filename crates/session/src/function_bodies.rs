@@ -2,9 +2,10 @@
 //! FUNCTION of the pool's clients, on any worker, and by anybody else, as a migration that connects directly.
 //!
 //! Owns at which changes they were read. What happens past the pool is what the server has counted in its cumulative
-//! statistics of functions, triggers and policies (PostgreSQL's documentation, "The Cumulative Statistics System"), which
+//! statistics of functions, triggers, policies and views (PostgreSQL's documentation, "The Cumulative Statistics System"), which
 //! are about a second behind, are off without `track_counts`, and say nothing on a standby. Until a question shows it,
-//! a text of which all was known may have left something on any server of the pool: all are replaced then. Each question about hidden
+//! a text of which all was known may have left something on any server of the pool: if what leaves state has changed
+//! ([`crate::leaving_functions::SOURCES`]), all are replaced then. Each question about hidden
 //! effects asks for that count, from PostgreSQL 15 on: before, reading it takes longer than all else that is asked. Texts
 //! that are well known ask ever more rarely, so where there was no question for a while, the next text asks one.
 //!
@@ -19,21 +20,17 @@ const MOST_SERVERS: usize = 64;
 /// More is no answer to our question.
 const MOST_BYTES: usize = 128;
 
-/// What is counted of `pg_proc`, `pg_trigger` and `pg_policy`. To disable a trigger is no news, nor is the end of a
-/// temporary function.
-const COUNTS: [(&str, u32); 5] =
-    [("inserted", 1255), ("updated", 1255), ("inserted", 2620), ("inserted", 3256), ("updated", 3256)];
-
-/// What a server's count says of the bodies that were read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum News {
-    /// Nothing has changed.
-    None,
-    /// It is another server, or it has started again: bodies are read again.
-    Server,
-    /// Functions have changed: bodies are read again, and what was left before is not known.
-    Changed,
-}
+/// What is counted of `pg_proc`, `pg_trigger`, `pg_policy` and `pg_rewrite`. The end of a temporary function is no news.
+const COUNTS: [(&str, u32); 8] = [
+    ("inserted", 1255),
+    ("updated", 1255),
+    ("inserted", 2620),
+    ("updated", 2620),
+    ("inserted", 3256),
+    ("updated", 3256),
+    ("inserted", 2618),
+    ("updated", 2618),
+];
 
 /// At which changes bodies were read.
 #[derive(Debug, Default)]
@@ -78,46 +75,40 @@ impl FunctionBodies {
         self.is_due = false;
     }
 
-    /// Whether servers are to be replaced: functions were found changed so often on all workers. In a pool whose clients
-    /// never ask, bodies are not read.
+    /// Whether idle servers are to be closed, now that functions that leave state were found changed so often on all workers.
     #[inline]
-    pub(crate) fn outdate_servers(&mut self, found: impl FnOnce() -> u64) -> bool {
-        self.read_at.is_some() && {
-            let found = found();
-            std::mem::replace(&mut self.followed, found) != found
-        }
+    pub(crate) fn outdate_servers(&mut self, found: u64) -> bool {
+        std::mem::replace(&mut self.followed, found) != found
     }
 
-    /// They were read when clients had changed functions so often, they had been found changed so often, and a server had
-    /// counted this.
-    pub(crate) fn read(&mut self, changes: u64, found: u64, counted: Option<&str>) {
-        if self.read_at.replace(changes).is_none() {
-            self.followed = found;
-        }
+    /// They were read when clients had changed functions so often, and a server had counted this.
+    pub(crate) fn read(&mut self, changes: u64, counted: Option<&str>) {
+        self.read_at = Some(changes);
         counted.map(|counted| self.note(counted));
     }
 
-    /// What a server has counted, when it was not asked for bodies.
-    pub(crate) fn compare(&mut self, counted: &str) -> News {
-        if self.read_at.is_some() { self.note(counted) } else { News::None }
+    /// What a server has counted, when it was not asked for bodies. Returns whether that is news: all workers are to read
+    /// them again.
+    pub(crate) fn have_changed(&mut self, counted: &str) -> bool {
+        self.read_at.is_some() && self.note(counted)
     }
 
-    fn note(&mut self, counted: &str) -> News {
+    fn note(&mut self, counted: &str) -> bool {
         let Some((server, count)) = counted.rsplit_once('/').filter(|_| counted.len() <= MOST_BYTES) else {
-            return News::None;
+            return false;
         };
         match self.servers.iter_mut().find(|(known, _)| known == server) {
-            Some((_, known)) if known == count => News::None,
+            Some((_, known)) if known == count => false,
             Some((_, known)) => {
                 count.clone_into(known);
-                News::Changed
+                true
             }
             None => {
                 if self.servers.len() >= MOST_SERVERS {
                     self.servers.remove(0);
                 }
                 self.servers.push((server.to_owned(), count.to_owned()));
-                News::Server
+                true
             }
         }
     }
@@ -141,26 +132,22 @@ mod tests {
     #[test]
     fn bodies_are_read_again_after_a_change_by_clients_or_past_the_pool() {
         let mut bodies = FunctionBodies::default();
-        assert!(!bodies.are_read(0) && bodies.compare("a/1") == News::None, "they are not read yet");
-        bodies.read(0, 0, Some("a/1"));
+        assert!(!bodies.are_read(0) && !bodies.have_changed("a/1"), "they are not read yet");
+        bodies.read(0, Some("a/1"));
         assert!(bodies.are_read(0) && !bodies.are_read(1));
-        assert_eq!(bodies.compare("a/1"), News::None);
-        assert_eq!(bodies.compare("a/2"), News::Changed, "past the pool");
+        assert!(!bodies.have_changed("a/1"));
+        assert!(bodies.have_changed("a/2"), "past the pool");
         assert!(!bodies.are_news(0) && bodies.are_news(1) && !bodies.are_news(1));
-        bodies.read(1, 0, Some("a/2"));
-        assert_eq!(bodies.compare("b/2"), News::Server, "another server, or one that was started again");
-        bodies.read(1, 0, Some("b/2"));
-        assert!(["a/2", "b/2"].iter().all(|counted| bodies.compare(counted) == News::None));
+        bodies.read(1, Some("a/2"));
+        assert!(bodies.have_changed("b/2"), "another server, or one that was started again");
+        bodies.read(1, Some("b/2"));
+        assert!(!["a/2", "b/2"].iter().any(|counted| bodies.have_changed(counted)));
     }
 
     #[test]
-    fn servers_are_replaced_once_for_each_change_that_was_found_after_bodies_were_read() {
+    fn idle_servers_are_closed_once_for_each_change_that_was_found() {
         let mut bodies = FunctionBodies::default();
-        assert!(!bodies.outdate_servers(|| 3), "nothing was asked");
-        bodies.read(0, 3, Some("a/1"));
-        assert!(!bodies.outdate_servers(|| 3) && bodies.outdate_servers(|| 4) && !bodies.outdate_servers(|| 4));
-        bodies.read(1, 5, Some("a/2"));
-        assert!(bodies.outdate_servers(|| 5), "found by another worker");
+        assert!(!bodies.outdate_servers(0) && bodies.outdate_servers(1) && !bodies.outdate_servers(1));
     }
 
     #[test]
@@ -176,10 +163,10 @@ mod tests {
     #[test]
     fn no_answer_is_no_change_and_servers_are_bounded() {
         let mut bodies = FunctionBodies::default();
-        bodies.read(0, 0, None);
+        bodies.read(0, None);
         assert!(bodies.are_read(0));
-        assert!(["nonsense", &"x/".repeat(100)].iter().all(|counted| bodies.compare(counted) == News::None));
-        (0..100).for_each(|server| bodies.read(0, 0, Some(&format!("{server}/1"))));
+        assert!(!["nonsense", &"x/".repeat(100)].iter().any(|counted| bodies.have_changed(counted)));
+        (0..100).for_each(|server| bodies.read(0, Some(&format!("{server}/1"))));
         assert_eq!(bodies.servers.len(), MOST_SERVERS);
     }
 }

@@ -67,6 +67,8 @@ pub struct Server {
     pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
+    /// And functions.
+    pub(crate) functions_changed: bool,
     pub(crate) params: Arc<Params>,
     /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
     /// each.
@@ -95,7 +97,7 @@ pub struct Server {
     pub(crate) asked_at: Option<u32>,
     /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
     pub(crate) bodies_asked: Option<u64>,
-    /// How often functions had been found changed past the pool when clients first used it; `None`: nobody has, whose
+    /// How often functions that leave state had been found changed when clients first used it; `None`: nobody has, whose
     /// texts are asked about.
     pub(crate) functions_found: Option<u64>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
@@ -178,6 +180,7 @@ impl Server {
             sequences: ServerSequences::default(),
             unknown_name: None,
             schema_changed: false,
+            functions_changed: false,
             base: params.clone(),
             base_is_set: 0,
             resets: Resets::default(),
@@ -564,8 +567,8 @@ impl Server {
         }
     }
 
-    /// Whether texts may have left something on the server that nobody asked about: functions were found changed past the
-    /// pool since it was used first.
+    /// Whether texts may have left something on the server that nobody asked about: functions that
+    /// leave state were found changed since it was used first.
     #[inline]
     pub fn is_doubtful(&self, texts: &PoolStatements) -> bool {
         self.functions_found.is_some_and(|found| found != texts.functions_found())

@@ -531,8 +531,9 @@ pub(crate) enum PreparationState {
 pub struct PoolShared {
     changes: Arc<AtomicU64>,
     functions: Arc<AtomicU64>,
-    /// How often functions were found changed past the pool.
+    /// How often functions that leave state were found changed, and what they are, as a hash.
     found: Arc<AtomicU64>,
+    sources: Arc<Mutex<Option<Box<str>>>>,
     preparations: Arc<AtomicU64>,
     askers: Arc<Askers>,
 }
@@ -596,22 +597,26 @@ impl PoolStatements {
         self.shared.functions.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often functions were found changed past the pool, by any worker.
+    /// How often functions that leave state were found changed, by any worker.
     pub(crate) fn functions_found(&self) -> u64 {
         self.shared.found.load(Ordering::Acquire)
     }
 
-    /// Functions were found changed past the pool.
-    pub(crate) fn found_functions_changed(&mut self) {
-        self.shared.found.fetch_add(1, Ordering::AcqRel);
+    /// A server says what leaves state, as a hash. Returns whether it is other than any worker knew: servers are replaced, on
+    /// which texts may have left what nobody asked about.
+    pub(crate) fn sources_are_news(&mut self, sources: &str) -> bool {
+        let known = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).replace(sources.into());
+        let are_news = known.is_some_and(|known| *known != *sources);
+        self.shared.found.fetch_add(u64::from(are_news), Ordering::AcqRel);
+        are_news
     }
 
-    /// Whether the pool's servers are to be replaced, as texts may have left there what nobody asked about: functions were
-    /// found changed past the pool, by any worker. True once for each time.
+    /// Whether the pool's idle servers are to be closed, as texts may have left there what nobody asked about: functions that
+    /// leave state were found changed, by any worker. True once for each time.
     #[inline]
     pub fn outdates_servers(&mut self) -> bool {
-        let PoolStatements { shared, bodies, .. } = self;
-        bodies.outdate_servers(|| shared.found.load(Ordering::Acquire))
+        let found = self.functions_found();
+        self.bodies.outdate_servers(found)
     }
 
     /// Whether functions have changed past the pool is asked with the next text (`mode = "auto"`). Called every few seconds.

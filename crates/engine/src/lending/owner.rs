@@ -73,6 +73,7 @@ pub(crate) fn receives<I: Io>(core: &mut Core, now: Time, from: WorkerId, pool: 
         return;
     };
     let slot = core.pools.get_mut(ix);
+    slot.follow_functions();
     let LendingRole::Owner(lender) = &mut slot.lending else { return misdirected(io) };
     match lender.receive(&mut slot.pool, from, message, now) {
         Some((request, Acquire::Granted { server, check })) => messages::lend(core, request, server, check, io),
@@ -118,7 +119,6 @@ pub(crate) fn lent_returned<I: Io>(
     }
     messages::add_moved(core, server, io);
     let slot = core.pools.get_mut(ix);
-    slot.follow_functions();
     let answer = slot.pool.returned(lent, conn, proof, now);
     release::passed_on(core, now, ix, conn, answer, io);
 }

@@ -106,7 +106,9 @@ pub(crate) fn acquire<I: Io>(
         create::move_to_successor(core, now, client);
         slot = core.pools.get_mut(client.pool);
     }
-    slot.follow_functions();
+    if matches!(&client.phase, ClientPhase::Ready(session) if session.mode() == PoolMode::Auto) {
+        slot.follow_functions();
+    }
     match slot.pool.acquire(client.conn, now) {
         Acquire::Granted { server, check } => {
             slot.counts.counters.times().wait.count(0);

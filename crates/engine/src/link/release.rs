@@ -30,7 +30,7 @@ use crate::timers::Who;
 /// Why a server with an old address or login is closed (PgBouncer's text).
 pub(crate) const RECONFIGURED: &str = "database configuration changed";
 /// Why a server is closed on which functions may have left what nobody asked about.
-pub(crate) const DOUBTFUL: &str = "functions have changed";
+const DOUBTFUL: &str = "functions have changed";
 /// Why a server is closed that can't be given to another client.
 const UNCLEAN: &str = "unclean server";
 
@@ -80,7 +80,6 @@ pub(crate) fn return_to_pool<I: Io>(core: &mut Core, now: Time, server: Box<Serv
 fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, used: Use, io: &mut I) {
     let (conn, ix) = (server.conn, server.pool);
     let slot = core.pools.get_mut(ix);
-    slot.follow_functions();
     let proof = match end_use(slot, &mut server) {
         Ok(proof) => proof,
         Err(why) => return close_unfree(core, now, server, why, io),
@@ -109,6 +108,7 @@ fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
 fn close_unfree<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: Unfree, io: &mut I) {
     let why = match why {
         Unfree::Unclean => UNCLEAN,
+        Unfree::Doubtful => DOUBTFUL,
         Unfree::Left => RECONFIGURED,
         Unfree::Unfit(unfit) => {
             if unfit.is_standby {
@@ -321,9 +321,6 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
     if up.is_unusable() {
         return ReleaseAction::Close(UNCLEAN);
     }
-    if up.is_doubtful(&slot.accepted) {
-        return ReleaseAction::Close(DOUBTFUL);
-    }
     let (dirty, config) = (up.dirty(), &slot.config);
     let always = used == Use::Queries && (config.mode == PoolMode::Session || config.reset_always);
     if dirty.is_empty() && !always {
@@ -360,6 +357,8 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 enum Unfree {
     /// It is in the middle of something, or holds what a client has left.
     Unclean,
+    /// Functions may have left something there that nobody asked about.
+    Doubtful,
     /// Its pool has left its host.
     Left,
     /// It has another role than the pool wants.
@@ -388,6 +387,9 @@ fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, Unfree> {
     }
     let Some((up, phase)) = server.up() else { return Err(Unfree::Unclean) };
     let proof = up.prove_clean().ok_or(Unfree::Unclean)?;
+    if up.is_doubtful(&slot.accepted) {
+        return Err(Unfree::Doubtful);
+    }
     *phase = ServerPhase::Idle;
     Ok(proof)
 }

@@ -400,9 +400,9 @@ impl PoolSlot {
         &mut self.armed
     }
 
-    /// A client needs a server: idle ones are closed once if functions were found changed past the pool
+    /// A client needs a server: idle ones are closed once if functions that leave state were found changed
     /// (`mode = "auto"`).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn follow_functions(&mut self) {
         if self.accepted.outdates_servers() {
             self.pool.replace_idle();
