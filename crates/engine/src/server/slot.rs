@@ -52,9 +52,9 @@ pub(crate) struct ServerRow {
     pub(crate) fatal_error: Option<Refusal>,
     /// What the server was used for since its last release.
     pub(crate) used: Use,
-    /// Close the server at its release (KILL, RECONNECT).
-    pub(crate) marked_for_close: bool,
-    /// Its pool has left its host.
+    /// Close the server at its release (RECONNECT, a new configuration, …).
+    marked_for_close: bool,
+    /// Its pool has left its host: it is closed at its release, unless the pool is back by then.
     pub(crate) left: bool,
     /// Its host may take no writes any more: it is asked at its release.
     pub(crate) doubted: bool,
@@ -151,6 +151,14 @@ pub(crate) enum Reset {
     Left,
     /// The operator configured this query for each release.
     Query,
+}
+
+impl ServerRow {
+    /// Whether the server is to be closed at its release.
+    #[inline]
+    pub(crate) fn closes(&self) -> bool {
+        self.marked_for_close || self.left
+    }
 }
 
 impl ServerSlot {
@@ -297,7 +305,12 @@ impl ServerSlot {
 
     /// The pool has left the server's host: it is closed when its transaction ends.
     pub(crate) fn leave(&mut self) {
-        (self.row.marked_for_close, self.row.left) = (true, true);
+        self.row.left = true;
+    }
+
+    /// The pool is at the server's host again, or at any.
+    pub(crate) fn stay(&mut self) {
+        self.row.left = false;
     }
 
     /// The server's host may take no writes any more.

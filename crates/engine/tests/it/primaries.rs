@@ -13,10 +13,14 @@ use crate::common::*;
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
 
+fn target(name: &str) -> Target {
+    Target { host: Host::parse(name), port: 5432 }
+}
+
 fn with(change: impl FnOnce(&mut PoolConfig)) -> Config {
     let mut config = config(4);
     let mut pool = PoolConfig::clone(&config.pools["db"]);
-    pool.targets = [A, B].map(|name| Target { host: Host::parse(name), port: 5432 }).into();
+    pool.targets = [A, B].map(target).into();
     pool.session_attrs = SessionAttrs::ReadWrite;
     change(&mut pool);
     config.pools.insert("db".into(), Arc::new(pool));
@@ -347,6 +351,142 @@ fn a_switch_that_takes_too_long_or_is_withdrawn_goes_back() {
         let again = log_in(&mut world, A, false);
         assert!(says(&world.received(again), "insert"));
     }
+}
+
+/// How an operator's move ends, and the pool stays at `A`.
+const ENDS: [&str; 4] = ["late", "withdrawn", "host removed", "no primary"];
+
+fn end_switch(world: &mut World, operator: ConnId, how: &str) {
+    match how {
+        "late" => world.pass(Span::from_secs(31)),
+        "withdrawn" => world.gone(operator),
+        _ => {
+            world.signal(Signal::Reload);
+            world.config_read(with(|pool| {
+                pool.mode = PoolMode::Session;
+                match how {
+                    "host removed" => pool.targets = ["10.0.0.1", "10.0.0.3"].map(target).into(),
+                    _ => pool.session_attrs = SessionAttrs::Any,
+                }
+            }));
+        }
+    }
+    if how != "withdrawn" {
+        assert!(says(&world.received(operator), "SWITCH failed"), "{how}");
+    }
+}
+
+#[test]
+fn a_session_goes_on_where_it_is_after_a_switch_that_failed() {
+    for how in ENDS {
+        let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+        let (client, server) = client_at_a(&mut world);
+        world.bytes(client, &query("begin"));
+        world.bytes(server, &done("BEGIN", b'T'));
+        let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+        end_switch(&mut world, operator, how);
+        world.bytes(client, &query("commit"));
+        world.bytes(server, &done("COMMIT", b'I'));
+        let received = world.received(client);
+        assert!(world.is_open(client) && !says(&received, "57P01"), "{how}: {}", String::from_utf8_lossy(&received));
+        world.bytes(client, &query("select 1"));
+        assert!(says(&world.received(server), "select 1"), "{how}");
+    }
+}
+
+#[test]
+fn a_server_is_kept_after_a_switch_that_failed_and_closed_if_an_operator_wants_that_too() {
+    for reconnects in [false, true] {
+        let mut world = World::new(with(|_| {}));
+        let (client, server) = client_at_a(&mut world);
+        world.bytes(client, &query("begin"));
+        world.bytes(server, &done("BEGIN", b'T'));
+        let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+        if reconnects {
+            self::operator(&mut world, "RECONNECT db");
+        }
+        end_switch(&mut world, operator, "late");
+        world.bytes(client, &query("commit"));
+        world.bytes(server, &done("COMMIT", b'I'));
+        assert_eq!(world.is_open(server), !reconnects);
+    }
+}
+
+#[test]
+fn a_pool_that_is_paused_is_moved_at_once_and_begins_at_its_new_host() {
+    let mut world = World::new(with(|_| {}));
+    let (client, server) = client_at_a(&mut world);
+    operator(&mut world, "PAUSE db");
+    assert!(!world.is_open(server));
+    let switch = operator(&mut world, "SWITCH db 10.0.0.2");
+    assert!(says(&world.received(switch), "SWITCH") && world.connecting().is_none(), "it opens nothing");
+    world.bytes(client, &query("insert"));
+    assert!(world.connecting().is_none());
+    operator(&mut world, "RESUME db");
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(new), "insert"));
+}
+
+#[test]
+fn a_pool_that_is_resumed_during_a_switch_waits_for_its_end() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old) = client_at_a(&mut world);
+    world.bytes(first, &query("begin"));
+    world.bytes(old, &done("BEGIN", b'T'));
+    operator(&mut world, "PAUSE db");
+    let switch = operator(&mut world, "SWITCH db 10.0.0.2");
+    operator(&mut world, "RESUME db");
+    let second = world.arrival("ann", "db");
+    world.received(second);
+    world.bytes(second, &query("insert"));
+    assert!(world.connecting().is_none(), "the old host is in use");
+    world.bytes(first, &query("commit"));
+    world.bytes(old, &done("COMMIT", b'I'));
+    let new = log_in(&mut world, B, false);
+    assert!(says(&world.received(switch), "SWITCH") && says(&world.received(new), "insert"));
+}
+
+#[test]
+fn a_reload_that_removes_the_host_of_a_switch_ends_it() {
+    for is_looking in [false, true] {
+        let mut world = World::new(with(|_| {}));
+        let (first, old) = client_at_a(&mut world);
+        world.bytes(first, &query("begin"));
+        world.bytes(old, &done("BEGIN", b'T'));
+        let operator = operator(&mut world, "SWITCH db 10.0.0.2");
+        if is_looking {
+            world.bytes(first, &query("commit"));
+            world.bytes(old, &done("COMMIT", b'I'));
+            let tried = world.connecting().expect("it is looked at");
+            world.fail(tried, "connection refused");
+        }
+        world.signal(Signal::Reload);
+        world.config_read(with(|pool| pool.targets = ["10.0.0.3", A].map(target).into()));
+        assert!(says(&world.received(operator), "has removed 10.0.0.2:5432"));
+        let second = world.arrival("ann", "db");
+        log_in(&mut world, A, false);
+        assert!(world.received(second).ends_with(&ready(b'I')));
+    }
+}
+
+#[test]
+fn a_pool_whose_primary_a_reload_removes_is_moved_behind_the_fence() {
+    let mut world = World::new(with(|_| {}));
+    let (first, old, second, new) = two_primaries(&mut world);
+    world.bytes(first, &query("commit"));
+    world.bytes(old, &done("COMMIT", b'I'));
+    world.bytes(new, &done("INSERT 0 1", b'I'));
+    world.bytes(second, &query("begin"));
+    world.bytes(new, &done("BEGIN", b'T'));
+    // It has just come to B.
+    world.signal(Signal::Reload);
+    world.config_read(with(|pool| pool.targets = [A].map(target).into()));
+    world.bytes(first, &query("insert"));
+    let back = log_in(&mut world, A, false);
+    assert!(world.is_open(back) && !says(&world.received(back), "insert"), "B is in use");
+    world.bytes(second, &query("commit"));
+    world.bytes(new, &done("COMMIT", b'I'));
+    assert!(says(&world.received(back), "insert"));
 }
 
 #[test]
