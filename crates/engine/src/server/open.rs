@@ -18,7 +18,7 @@ use crate::pools::{PoolSlot, create};
 use crate::port::{Io, Level};
 use crate::primary::view::Primaries;
 use crate::server::close;
-use crate::server::login_failure::LoginFailureKind;
+use crate::server::login_failure::{About, FailedLogin};
 use crate::server::login_throttle::{self, LoginThrottle};
 use crate::server::slot::{Dedicated, ServerSlot, ServerState};
 use crate::timers::Who;
@@ -64,13 +64,28 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let (attempt, target) = slot.hosts.begin(&slot.config, core.common.config().tls.server.mode);
     let conn = io.connect(&target);
     core.hosts.throttle.begin(&mut slot.login, &target);
-    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &too_slow(&target));
-    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, kind));
     let owner = slot.pool.opening(conn, now);
     slot.counts.counters.connects += 1;
     let mut server = Box::new(ServerSlot::new(conn, id, ix, target, attempt, now));
     server.granted(granted_at, owner.map(|owner| dedicated_to(core, owner)));
+    expect_timeout(core, &server);
     core.conns.put_server(server);
+}
+
+/// What it counts as for the pool if a login takes too long at the step that it is at.
+pub(crate) fn expect_timeout(core: &mut Core, server: &ServerSlot) {
+    let slot = core.pools.get_mut(server.pool);
+    let failed = too_slow(server);
+    let kind = failed.kind.under(policy(&core.primaries, slot), &failed.error);
+    let stays = stays(&core.primaries, slot, server, failed.about);
+    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, server.connection.attempt(), kind, stays));
+}
+
+/// Whether a login that has failed says nothing about its host, which is the one that its pool writes to.
+pub(crate) fn stays(primaries: &Primaries, slot: &PoolSlot, server: &ServerSlot, about: About) -> bool {
+    about == About::Login
+        && slot.config.session_attrs.wants_primary()
+        && primaries.first(&slot.name) == Some(server.connection.target())
 }
 
 /// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that
@@ -276,13 +291,15 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, rea
         return client.into_iter().for_each(|client| lost::end_stream(core, now, client, reason.text(), io));
     }
     let reached = !matches!(server.state, ServerState::Connecting);
-    let target = server.connection.target();
-    let error = too_slow(target);
-    host_is_down(core, now, target, reached, (&error, true));
+    let FailedLogin { error, kind, about, .. } = too_slow(&server);
+    if about == About::Host {
+        host_is_down(core, now, server.connection.target(), reached, (&error, true));
+    }
     let slot = core.pools.get_mut(server.pool);
-    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &error);
-    // The pool has decided already, when the connect began.
-    let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
+    let kind = kind.under(policy(&core.primaries, slot), &error);
+    let stays = stays(&core.primaries, slot, &server, about);
+    // The pool has decided already, when this step began.
+    let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, (kind, stays), None);
     slot.failures.add(all, true, now);
     create::login_failed(core, now, server.pool, failure);
     close::disconnect(core, server, if reached { reason.text() } else { CONNECT_FAILED }, io);
@@ -314,8 +331,13 @@ pub(crate) fn retry_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>,
     }
 }
 
-/// The error of a login that was not finished in time.
-fn too_slow(target: &Target) -> ServerError {
-    let message = format!("server {target} did not finish the login within server_connect_timeout");
-    ServerError { sqlstate: "08001".into(), message }
+/// The failure of a login that was not finished in time.
+fn too_slow(server: &ServerSlot) -> FailedLogin {
+    let error = |message| ServerError { sqlstate: "08001".into(), message };
+    if matches!(server.state, ServerState::AwaitingPassword) {
+        let message = "password_command did not finish within server_connect_timeout";
+        return FailedLogin::lasting(error(message.to_owned()), About::Login);
+    }
+    let target = server.connection.target();
+    FailedLogin::down(error(format!("server {target} did not finish the login within server_connect_timeout")))
 }

@@ -106,6 +106,8 @@ pub(crate) enum ServerState {
 pub(crate) enum ServerPhase {
     /// Answers whether it is fit for the pool. For its pool it is still logging in.
     CheckingRole,
+    /// Its transactions are read-only: answers whether those of all others are. For its pool it is still logging in.
+    CheckingHost,
     /// Is fit for the pool, which has to leave another host first. For its pool it is still logging in.
     AwaitingFence,
     /// Says which backend it is. For its pool it is still logging in.
@@ -215,6 +217,7 @@ impl ServerSlot {
             self.phase(),
             None | Some(
                 ServerPhase::CheckingRole
+                    | ServerPhase::CheckingHost
                     | ServerPhase::AwaitingFence
                     | ServerPhase::Identifying
                     | ServerPhase::ConnectQuery

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_base::{ConnId, Host, PoolMode, Span, Target};
 use weir_config::{Config, OnServerDown, PoolConfig, SessionAttrs};
-use weir_engine::port::{Input, Signal};
+use weir_engine::port::{Input, PrintedPassword, Signal, WorkResult};
 use weir_pgwire::put_back;
 
 use crate::common::*;
@@ -232,8 +232,8 @@ fn a_user_whose_own_transactions_are_read_only_moves_nobody_else() {
     let second = world.arrival("admin", "db");
     for _ in 0..3 {
         // A round, and a pause after it.
-        log_in_with(&mut world, A, &reports(false, true));
-        log_in(&mut world, B, true);
+        let asked = log_in_with(&mut world, A, &reports(false, true));
+        world.bytes(asked, &done("SELECT 0", b'I'));
         assert!(world.connecting().is_none() && world.is_open(second), "it waits before the next round");
         world.bytes(first, &query("commit"));
         world.bytes(one, &done("COMMIT", b'I'));
@@ -242,6 +242,128 @@ fn a_user_whose_own_transactions_are_read_only_moves_nobody_else() {
         world.bytes(one, &done("BEGIN", b'T'));
         assert!(world.connecting().is_none());
         world.pass(Span::from_secs(1));
+    }
+}
+
+/// A server that refuses the login of its host's next client.
+fn refuse(world: &mut World, host: &str, sqlstate: &str) {
+    let server = world.connecting().expect("a server is requested");
+    assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(host)));
+    world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
+    let fields = weir_pgwire::ErrorFields { severity: "FATAL", sqlstate, message: "no", detail: None, hint: None };
+    let mut bytes = Vec::new();
+    put_back::error(&mut bytes, &fields);
+    world.bytes(server, &bytes);
+}
+
+/// `ann` is in a transaction at `A`; a server is requested for `admin`, who needs one, too.
+fn two_users(world: &mut World) -> (ConnId, ConnId, ConnId) {
+    let (first, one) = client_at_a(world);
+    world.bytes(first, &query("begin"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    world.received(first);
+    let second = world.arrival("admin", "db");
+    (first, one, second)
+}
+
+#[test]
+fn a_login_that_the_primary_refuses_for_what_it_is_is_tried_at_no_other_host() {
+    let about_logins = ["28P01", "28000", "3D000", "53300", "42501", "55000", "22023", "57P04", "P0001", "0A000"];
+    for sqlstate in about_logins {
+        let mut world = World::new(with(|_| {}));
+        let (first, one, second) = two_users(&mut world);
+        refuse(&mut world, A, sqlstate);
+        assert!(world.connecting().is_none(), "{sqlstate}: the other host is not tried");
+        assert!(says(&world.received(second), sqlstate), "{sqlstate}: its client knows");
+        world.bytes(first, &query("commit"));
+        world.bytes(one, &done("COMMIT", b'I'));
+        assert!(world.is_open(one) && world.is_open(first), "{sqlstate}");
+    }
+}
+
+#[test]
+fn a_primary_that_lets_nobody_in_is_left_for_another_host() {
+    for sqlstate in ["57P01", "57P02", "57P03", "53100", "53200", "58030", "XX001", "F0000", "08P01"] {
+        let mut world = World::new(with(|_| {}));
+        let (first, one, second) = two_users(&mut world);
+        refuse(&mut world, A, sqlstate);
+        let new = log_in(&mut world, B, false);
+        world.bytes(first, &query("commit"));
+        world.bytes(one, &done("COMMIT", b'I'));
+        assert!(!world.is_open(one), "{sqlstate}");
+        world.bytes(second, &query("insert"));
+        assert!(says(&world.received(new), "insert"), "{sqlstate}");
+    }
+}
+
+#[test]
+fn a_login_that_is_refused_before_the_primary_is_known_is_tried_at_the_next_host() {
+    let mut world = World::new(with(|_| {}));
+    let client = world.arrival("ann", "db");
+    refuse(&mut world, A, "28P01");
+    log_in(&mut world, B, false);
+    assert!(world.received(client).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn a_user_whose_own_transactions_are_read_only_is_let_in_at_no_other_host_that_takes_writes() {
+    for is_hosts in [false, true] {
+        let mut world = World::new(with(|_| {}));
+        let (first, one, second) = two_users(&mut world);
+        let asked = log_in_with(&mut world, A, &reports(false, true));
+        assert!(says(&world.received(asked), "pg_is_in_recovery"), "it is asked why");
+        world.bytes(asked, &done(if is_hosts { "SELECT 1" } else { "SELECT 0" }, b'I'));
+        assert!(!world.is_open(asked));
+        if !is_hosts {
+            assert!(world.connecting().is_none() && world.is_open(second), "the other host is not tried");
+            world.bytes(first, &query("commit"));
+            world.bytes(one, &done("COMMIT", b'I'));
+            assert!(world.is_open(one), "the other user's server stays");
+            continue;
+        }
+        log_in(&mut world, B, false);
+        world.bytes(first, &query("commit"));
+        world.bytes(one, &done("COMMIT", b'I'));
+        assert!(!world.is_open(one));
+    }
+}
+
+/// The program prints no password: that says nothing about a host.
+#[test]
+fn a_login_without_a_password_moves_nobody() {
+    for hangs in [false, true] {
+        let mut world = World::new(with(|pool| {
+            let argv = vec!["/bin/print".to_owned()];
+            pool.password_command = Arc::new(weir_config::PasswordCommand { argv, ..Default::default() });
+            pool.user = Some("ann".into());
+            pool.require_auth = weir_auth::RequireAuth::Any;
+            pool.limits.server_connect_timeout = Span::from_secs(5);
+        }));
+        let first = world.arrival("ann", "db");
+        let server = world.connecting().expect("a server is requested");
+        world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
+        let job = world.requested_help().expect("the program runs");
+        let printed = PrintedPassword { password: "secret".into(), is_new: true };
+        world.input(Input::JobDone { job, result: WorkResult::Password(Ok(printed)) });
+        world.bytes(server, &login(false));
+        world.received(first);
+        world.bytes(first, &query("begin"));
+        world.bytes(server, &done("BEGIN", b'T'));
+        let second = world.arrival("ann", "db");
+        world.bytes(second, &query("insert"));
+        let next = world.connecting().expect("a server is requested");
+        world.input(Input::Connected { conn: next, local: "127.0.0.1:5000".into(), remote: None });
+        let job = world.requested_help().expect("the program runs");
+        if hangs {
+            world.pass(Span::from_millis(5_010));
+        } else {
+            let failed = Err("it exits with status 1".to_owned());
+            world.input(Input::JobDone { job, result: WorkResult::Password(failed) });
+        }
+        assert!(!world.is_open(next) && world.is_open(second) && world.connecting().is_none(), "no other host is tried");
+        world.pass(Span::from_secs(2));
+        assert!(world.connecting().is_some());
+        assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(A)));
     }
 }
 
