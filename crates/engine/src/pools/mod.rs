@@ -36,6 +36,7 @@ use crate::listen::state::{Listening, has_room};
 use crate::pools::application_errors::ApplicationErrors;
 use crate::pools::error_rate::ErrorRate;
 use crate::pools::lost_servers::LostServers;
+use crate::primary::looks::Looks;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -46,9 +47,6 @@ use crate::workers::quota::servers::PoolQuota;
 
 /// How long the login messages of a pool are sent to clients without asking a server again.
 const CONFIRMED_FOR: Span = Span::from_secs(1);
-
-/// How often it is looked at the most whether a pool's host takes writes, after errors that may say so.
-const LOOK_EVERY: Span = Span::from_secs(1);
 
 /// The pools of a worker.
 #[derive(Default)]
@@ -95,7 +93,7 @@ pub(crate) struct PoolSlot {
     /// The state of the pool's hosts.
     pub(crate) hosts: Hosts,
     /// When it was last looked whether the host takes writes.
-    looked_at: Option<Time>,
+    pub(crate) looks: Looks,
     /// The pool's failed logins.
     pub(crate) failures: LoginFailures,
     /// The pool's logged-in clients.
@@ -318,7 +316,7 @@ impl PoolSlot {
             accepted,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
-            looked_at: None,
+            looks: Looks::default(),
             failures: LoginFailures::default(),
             clients: 0,
             lookups: 0,
@@ -433,15 +431,6 @@ impl PoolSlot {
         self.hosts = Hosts::default();
         self.failures.forget();
         self.pool.retry_now();
-    }
-
-    /// Whether a look at the pool's host is not too soon after the last one.
-    pub(crate) fn may_look(&mut self, now: Time) -> bool {
-        let may = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
-        if may {
-            self.looked_at = Some(now);
-        }
-        may
     }
 
     /// One of the pool's servers has logged in.

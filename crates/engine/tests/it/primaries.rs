@@ -209,6 +209,71 @@ fn a_host_that_refuses_a_write_is_asked_and_left() {
     }
 }
 
+/// At which of these milliseconds a refused write has `asks` say that the host is asked or looked at.
+fn looks(world: &mut World, (client, server): (ConnId, ConnId), asks: impl Fn(&mut World) -> bool) -> Vec<u64> {
+    let mut looks = Vec::new();
+    for millis in (0..10_000).step_by(250) {
+        world.bytes(client, &query("insert"));
+        world.received(server);
+        world.bytes(server, &error("25006", b'I'));
+        assert!(says(&world.received(client), "25006") && world.is_open(server));
+        looks.extend(asks(world).then_some(millis));
+        world.pass(Span::from_millis(250));
+    }
+    looks
+}
+
+#[test]
+fn a_session_that_asks_for_read_only_transactions_costs_no_connection() {
+    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let session = client_at_a(&mut world);
+    let looks = looks(&mut world, session, |world| world.connecting().is_some());
+    assert!(looks.is_empty(), "the server would have reported it: {looks:?}");
+    let (client, server) = session;
+    world.bytes(client, &query("insert"));
+    let mut answer = status("default_transaction_read_only", "on");
+    answer.extend(error("25006", b'I'));
+    world.bytes(server, &answer);
+    assert!(world.connecting().is_some(), "it reports it");
+}
+
+#[test]
+fn a_server_that_does_not_report_its_role_is_looked_at_less_and_less() {
+    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let client = world.arrival("ann", "db");
+    let mut silent = Vec::new();
+    put_back::auth_ok(&mut silent);
+    put_back::backend_key_data(&mut silent, 77, &[1, 2, 3, 4]);
+    put_back::ready(&mut silent, b'I');
+    let server = log_in_with(&mut world, A, &silent);
+    world.bytes(server, &done("SELECT 0", b'I'));
+    world.received(client);
+    let looks = looks(&mut world, (client, server), |world| {
+        let Some(look) = world.connecting() else { return false };
+        let remote = Some(A.parse().unwrap());
+        world.input(Input::Connected { conn: look, local: "127.0.0.1:5000".into(), remote });
+        world.bytes(look, &silent);
+        world.bytes(look, &done("SELECT 0", b'I'));
+        world.gone(look);
+        true
+    });
+    assert_eq!(looks, [0, 1_000, 3_000, 7_000]);
+}
+
+#[test]
+fn a_server_is_asked_less_and_less_whether_it_takes_writes() {
+    let mut world = World::new(with(|_| {}));
+    let (client, server) = client_at_a(&mut world);
+    let looks = looks(&mut world, (client, server), |world| {
+        let asks = says(&world.received(server), "pg_is_in_recovery");
+        if asks {
+            world.bytes(server, &done("SELECT 0", b'I'));
+        }
+        asks
+    });
+    assert_eq!(looks, [0, 1_000, 3_000, 7_000]);
+}
+
 #[test]
 fn a_login_that_finds_the_primary_a_standby_has_its_other_servers_closed() {
     let mut world = World::new(with(|_| {}));
