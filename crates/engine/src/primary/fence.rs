@@ -67,6 +67,7 @@ pub(crate) fn carry_out<I: Io>(
                 core.pools.get_mut(*ix).pool.retry_now();
             }
             stay(core, pool, &pools);
+            pools.iter().for_each(|ix| open::wait_anew(core, now, *ix, io));
             go_on(core, now, &pools, io);
             if core.primaries.first(pool).is_some() {
                 leave_others(core, now, pool, &pools, io);

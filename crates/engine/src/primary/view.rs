@@ -57,6 +57,11 @@ impl Primaries {
         self.known.insert(pool, view);
     }
 
+    /// Whether a pool knows its primary, so that its logins need not look for it.
+    pub(crate) fn is_known(&self, pool: &str) -> bool {
+        matches!(self.of(pool), Some(View::At(_)))
+    }
+
     /// The host at which a pool's next login is tried first.
     pub(crate) fn first(&self, pool: &str) -> Option<&Target> {
         self.of(pool).and_then(View::host)

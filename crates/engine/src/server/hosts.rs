@@ -200,16 +200,16 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be down: it counts as tried, and failed. Returns what that means for the
+    /// It is known how the server that is next fails: it counts as tried, and failed. Returns what that means for the
     /// pool, and the error for clients.
     pub(crate) fn skip(
         &mut self,
         pool: &PoolConfig,
         mode: SslMode,
-        error: &ServerError,
+        (error, kind): (&ServerError, LoginFailureKind),
     ) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
-        let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);
+        let kind = kind.under(pool.limits.on_server_down, error);
         self.failed(pool, attempt, error.clone(), (kind, false), None)
     }
 

@@ -192,6 +192,7 @@ fn unfit<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, unfit: 
         return not_now(core, now, server, (unfit.why, About::Host), io);
     }
     if unfit.is_standby {
+        core.hosts.throttle.is_unfit(server.connection.target(), &own_error(unfit.why.to_owned()), now);
         core.common.follow_up(FollowUp::demoted(&server, unfit.why));
         return not_now(core, now, server, (unfit.why, About::Host), io);
     }
@@ -240,6 +241,8 @@ fn admit<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mu
     if !slot.config.session_attrs.wants_primary() || server.dedicated.is_some() {
         return identify(core, now, server, io);
     }
+    open::host_is_fit(core, now, server.connection.target(), io);
+    let slot = core.pools.get(server.pool);
     match core.primaries.admits(&slot.name, server.connection.target()) {
         Admission::Goes => identify(core, now, server, io),
         Admission::Elsewhere => not_now(core, now, server, (OTHER_PRIMARY, About::Host), io),

@@ -310,6 +310,70 @@ fn a_user_whose_own_transactions_are_read_only_moves_nobody_else() {
     }
 }
 
+/// A pool with `users` whose clients all wait.
+fn many_users(users: usize) -> World {
+    let names: Vec<String> = (0..users).map(|number| format!("user{number}")).collect();
+    let mut config = with(|pool| pool.limits.server_connect_timeout = Span::from_secs(15));
+    config.max_logins_per_host = 0;
+    let listed = names.iter().map(|name| (name.as_str(), "secret")).chain([("admin", "secret")]);
+    config.auth.users = Arc::new(listed.collect());
+    let mut world = World::new(config);
+    for name in &names {
+        world.arrival(name, "db");
+    }
+    world
+}
+
+/// All connects that have begun since the last call.
+fn connects(world: &mut World) -> Vec<ConnId> {
+    std::iter::from_fn(|| world.connecting()).collect()
+}
+
+#[test]
+fn the_pools_of_many_users_look_for_their_primary_once() {
+    let mut world = many_users(100);
+    let mut looks = 0;
+    // Both hosts are standbys for 3 s.
+    for _ in 0..300 {
+        for server in connects(&mut world) {
+            looks += 1;
+            let remote = Some(A.parse().unwrap());
+            world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
+            world.bytes(server, &login(true));
+        }
+        world.pass(Span::from_millis(10));
+    }
+    assert!((20..=60).contains(&looks), "{looks} logins in 3 s, one in 100 to 200 ms for each of two hosts");
+    let server = loop {
+        world.pass(Span::from_millis(10));
+        if let Some(server) = world.connecting() {
+            break server;
+        }
+    };
+    let remote = Some(A.parse().unwrap());
+    world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote });
+    world.bytes(server, &login(false));
+    assert_eq!(connects(&mut world).len(), 99, "all others know");
+}
+
+#[test]
+fn a_look_that_takes_long_does_not_hold_up_the_others() {
+    let mut world = many_users(3);
+    assert_eq!(connects(&mut world).len(), 1);
+    world.pass(Span::from_millis(990));
+    assert_eq!(connects(&mut world).len(), 0);
+    world.pass(Span::from_millis(20));
+    assert_eq!(connects(&mut world).len(), 1);
+}
+
+#[test]
+fn a_look_that_is_refused_is_followed_by_another_users() {
+    let mut world = many_users(3);
+    refuse(&mut world, A, "28P01");
+    let next = connects(&mut world);
+    assert_eq!(next.len(), 2, "the first one's at the other host, the second one's");
+}
+
 /// A server that refuses the login of its host's next client.
 fn refuse(world: &mut World, host: &str, sqlstate: &str) {
     let server = world.connecting().expect("a server is requested");
