@@ -185,9 +185,7 @@ impl Engine {
             ServerPhase::CheckingRole
             | ServerPhase::CheckingHost
             | ServerPhase::AwaitingFence
-            | ServerPhase::ConnectQuery => {
-                login::query_bytes(core, now, server, bytes, io)
-            }
+            | ServerPhase::ConnectQuery => login::query_bytes(core, now, server, bytes, io),
             ServerPhase::AuthQuery(query) => auth_query::bytes(core, now, server, query, bytes, io),
             ServerPhase::Listening => listen::server::bytes(core, now, server, bytes, io),
             ServerPhase::Streaming => replication::stream_to_client(core, now, server, bytes, io),

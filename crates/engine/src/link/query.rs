@@ -109,6 +109,10 @@ fn take_reports(
     if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, is_idle, reported) {
         core.common.follow_up(FollowUp::demoted(server, why));
     }
+    if server.left && reported.iter().any(|(name, value)| name == "in_hot_standby" && value == "off") {
+        // It was promoted, and its pool is leaving it.
+        core.primaries.hold_out(&core.pools.get(server.pool).name, [server.conn]);
+    }
     let (ix, table) = (server.pool, &core.sessions.params);
     let Some((up, phase)) = server.up() else { return };
     if !matches!(

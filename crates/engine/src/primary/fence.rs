@@ -45,6 +45,8 @@ pub(crate) fn carry_out<I: Io>(
             core.primaries.set(pool.clone(), View::Leaving { to, holds });
             pools.iter().for_each(|ix| create::apply_pause(core, now, *ix));
             leave_others(core, now, pool, &pools, io);
+            let holdouts = holdouts(&core.conns, &core.pools, &core.primaries, pool);
+            core.primaries.hold_out(pool, holdouts);
         }
         // The worker that has seen it has done so.
         PrimaryStep::Abandon(_) if core.primaries.of(pool) == Some(&View::Unknown) => {}

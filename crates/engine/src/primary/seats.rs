@@ -303,7 +303,8 @@ impl Seat {
         self.left = gone.or(self.left.take());
         let mut orders = self.settle_unless_moving();
         if let Some(Move { to, by: Some(by), .. }) = ended {
-            let error = CommandError::SwitchFailed(format!("a new configuration has removed {to} from the pool's hosts"));
+            let error =
+                CommandError::SwitchFailed(format!("a new configuration has removed {to} from the pool's hosts"));
             orders.push(Order::Answer(by, Err(error)));
         }
         orders

@@ -213,13 +213,7 @@ fn host_checked<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, take
 }
 
 /// A server is not used: the next host is tried, if there may be another primary.
-fn not_now<I: Io>(
-    core: &mut Core,
-    now: Time,
-    server: Box<ServerSlot>,
-    (why, about): (&str, About),
-    io: &mut I,
-) {
+fn not_now<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, (why, about): (&str, About), io: &mut I) {
     close::end_connection(core, &server, io);
     failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned()), about), io);
 }

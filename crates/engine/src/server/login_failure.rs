@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_host_that_is_up_is_not_blamed_for_a_refused_login() {
-        for host in ["57P01", "57P02", "57P03", "53000", "53100", "53200", "58000", "58030", "XX000", "F0000", "08006"] {
+        for host in ["57P01", "57P02", "57P03", "53000", "53100", "53200", "58000", "58030", "XX000", "F0000", "08006"]
+        {
             assert_eq!(verdict(&error(host)).1, About::Host, "{host}");
         }
         for login in ["28000", "28P01", "3D000", "42501", "53300", "55000", "57P04", "57014", "22023", "P0001", ""] {

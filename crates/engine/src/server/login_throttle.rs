@@ -191,9 +191,7 @@ impl LoginThrottle {
         let open = match policy {
             OnServerDown::Wait => host.is_open(most, looks, now),
             // The pool paces itself; it only waits for a look that is under way.
-            OnServerDown::Refuse => {
-                host.under_way < most && !(looks && host.looks.under_way && host.looks.opens > now)
-            }
+            OnServerDown::Refuse => host.under_way < most && !(looks && host.looks.under_way && host.looks.opens > now),
         };
         open && !host.has_queue(looks)
     }

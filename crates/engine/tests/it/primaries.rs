@@ -489,7 +489,10 @@ fn a_login_without_a_password_moves_nobody() {
             let failed = Err("it exits with status 1".to_owned());
             world.input(Input::JobDone { job, result: WorkResult::Password(failed) });
         }
-        assert!(!world.is_open(next) && world.is_open(second) && world.connecting().is_none(), "no other host is tried");
+        assert!(
+            !world.is_open(next) && world.is_open(second) && world.connecting().is_none(),
+            "no other host is tried"
+        );
         world.pass(Span::from_secs(2));
         assert!(world.connecting().is_some());
         assert_eq!(world.last_target().map(|target| target.host), Some(Host::parse(A)));
