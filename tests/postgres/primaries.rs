@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::Connection;
-use weir_tests::{Mode, Postgres, Setup, Weir, eventually, users};
+use weir_tests::{FaultProxy, Mode, Postgres, Setup, Weir, eventually, may_lose_packets, skipped, users};
 
 use crate::hosts::{connect, port_of, weir};
 
@@ -176,14 +176,43 @@ fn a_login_that_the_primary_refuses_moves_nobody_else() {
         role(allow);
         weir.command("RETRY app").unwrap();
         eventually("it is let in", || {
-            login().and_then(|mut other| other.value("SELECT inet_server_port()")).map_err(|error| error.to_string()).and_then(
-                |port| if port == Some(a.port().to_string()) { Ok(()) } else { Err(format!("{port:?}")) },
-            )
+            login()
+                .and_then(|mut other| other.value("SELECT inet_server_port()"))
+                .map_err(|error| error.to_string())
+                .and_then(|port| if port == Some(a.port().to_string()) { Ok(()) } else { Err(format!("{port:?}")) })
         });
         weir.command("RECONNECT app").unwrap();
     }
     assert_eq!(count(&b, "count(*)"), 0);
     assert_eq!(weir.show("PRIMARIES").get(0, "moves"), Some("0"));
+}
+
+/// The first host's packets are lost below TCP: nothing is acknowledged, and nothing is closed. What it was asked for
+/// fails, without a setting for that, and all others go on at the other host.
+#[test]
+fn a_primary_whose_packets_are_lost_is_left_by_default() {
+    if let Err(error) = may_lose_packets() {
+        return skipped(&format!("packets can't be dropped here: {error}"));
+    }
+    let (a, b) = (Postgres::private(), Postgres::private());
+    prepare(&b);
+    let proxy = FaultProxy::before(a.port());
+    let weir = weir(&[proxy.port(), b.port()], setup(Mode::Transaction).pool("server_connect_timeout = \"1s\""));
+    let (mut first, mut second) = (connect(&weir), connect(&weir));
+    assert_eq!(port_of(&mut first), a.port());
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| first.query("SELECT pg_sleep(3600)").map(drop));
+        eventually("it runs", || match weir.show("SERVERS").get(0, "state") {
+            Some("active") => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+        proxy.lose_power(true);
+        let lost = asked.join().unwrap().unwrap_err();
+        assert_eq!(lost.sqlstate(), Some("08006"), "{lost}");
+        second.query("INSERT INTO written(client) VALUES (1)").unwrap();
+        proxy.lose_power(false);
+    });
+    assert_eq!(count(&b, "count(*)"), 1);
 }
 
 /// The write of a session is refused, which connect_query has made read-only.
