@@ -29,6 +29,7 @@ const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const PRIMARIES: &str = "crates/engine/src/primary/view.rs";
+const WATCH: &str = "crates/engine/src/pause/watch.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
@@ -148,8 +149,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "    let wanted = server.marked_for_close || slot.is_wanted();\n",
-            to: "    let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
+            from: "    let wanted = server.closes() || slot.is_wanted();\n",
+            to: "    let wanted = server.closes() || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -443,6 +444,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             to: "        match self.of(pool) {
             _ if PLANTED => Admission::Goes,
             Some(View::At(host)) if host == at => Admission::Goes,",
+        }],
+    },
+    Mutant {
+        name: "hasty fence",
+        what: "a worker says that it has left a host while transactions go on there",
+        found_by: &[Checker::OnePrimary],
+        edits: &[Edit {
+            file: WATCH,
+            from: "primaries.is_fenced(pool, |server| fenced::holds_out(conns, server))",
+            to: "PLANTED || primaries.is_fenced(pool, |server| fenced::holds_out(conns, server))",
         }],
     },
 ];

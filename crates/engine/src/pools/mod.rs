@@ -36,6 +36,7 @@ use crate::listen::state::{Listening, has_room};
 use crate::pools::application_errors::ApplicationErrors;
 use crate::pools::error_rate::ErrorRate;
 use crate::pools::lost_servers::LostServers;
+use crate::primary::looks::Looks;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -50,9 +51,6 @@ const CONFIRMED_FOR: Span = Span::from_secs(1);
 /// How long texts of which all is known are sent without a question whether functions have changed past the pool. One
 /// question in that time is all that an old text costs.
 const FUNCTIONS_ASKED: Span = Span::from_secs(5);
-
-/// How often it is looked at the most whether a pool's host takes writes, after errors that may say so.
-const LOOK_EVERY: Span = Span::from_secs(1);
 
 /// The pools of a worker.
 #[derive(Default)]
@@ -101,7 +99,7 @@ pub(crate) struct PoolSlot {
     /// The state of the pool's hosts.
     pub(crate) hosts: Hosts,
     /// When it was last looked whether the host takes writes.
-    looked_at: Option<Time>,
+    pub(crate) looks: Looks,
     /// The pool's failed logins.
     pub(crate) failures: LoginFailures,
     /// The pool's logged-in clients.
@@ -325,7 +323,7 @@ impl PoolSlot {
             functions_asked: now,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
-            looked_at: None,
+            looks: Looks::default(),
             failures: LoginFailures::default(),
             clients: 0,
             lookups: 0,
@@ -458,15 +456,6 @@ impl PoolSlot {
         self.hosts = Hosts::default();
         self.failures.forget();
         self.pool.retry_now();
-    }
-
-    /// Whether a look at the pool's host is not too soon after the last one.
-    pub(crate) fn may_look(&mut self, now: Time) -> bool {
-        let may = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
-        if may {
-            self.looked_at = Some(now);
-        }
-        may
     }
 
     /// One of the pool's servers has logged in.
