@@ -88,7 +88,7 @@ test('a pool is tried, made, and written to the file', async () => {
   await on.button('Create pool').click();
   await on.notice(`${POOL} is created`).waitFor();
   const { size, mode, user } = await pool();
-  assert.deepEqual([size, mode, user], [1, 'transaction', server.user]);
+  assert.deepEqual([size, mode, user], [1, 'auto', server.user]);
 });
 
 test('its address, copied, connects a real driver unchanged', async () => {

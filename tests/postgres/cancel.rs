@@ -42,12 +42,24 @@ fn a_running_query_is_cancelled_and_the_connection_goes_on(site: &Site) {
     }
 }
 
+/// What a query answers that waits for a lock meanwhile.
+fn answer_after(site: &Site, client: &mut Connection, act: impl FnOnce()) -> Option<String> {
+    let mut holder = site.superuser();
+    holder.query("SELECT pg_advisory_lock(1)").unwrap();
+    let waits = "SELECT 'undisturbed' FROM (SELECT pg_advisory_xact_lock(1)) AS lock";
+    thread::scope(|scope| {
+        let query = scope.spawn(|| client.value(waits).unwrap());
+        await_sleep(site, 1);
+        act();
+        drop(holder);
+        query.join().unwrap()
+    })
+}
+
 fn a_cancel_with_a_wrong_key_does_nothing(site: &Site) {
     let mut client = site.connect();
     let pid = client.backend_pid();
-    let waiting = thread::scope(|scope| {
-        let query = scope.spawn(|| client.value("SELECT 'undisturbed' FROM pg_sleep(1)").unwrap());
-        await_sleep(site, 1);
+    let answer = answer_after(site, &mut client, || {
         for key in [[0; 4], [255; 4], [1, 2, 3, 4]] {
             let mut other_client = Connection::open(&site.params()).unwrap();
             let mut packet = Vec::new();
@@ -55,22 +67,19 @@ fn a_cancel_with_a_wrong_key_does_nothing(site: &Site) {
             other_client.send_bytes(&packet).unwrap();
             assert!(other_client.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
         }
-        query.join().unwrap()
     });
-    assert_eq!(waiting.as_deref(), Some("undisturbed"));
+    assert_eq!(answer.as_deref(), Some("undisturbed"));
 }
 
 fn a_cancel_of_an_idle_client_does_nothing(site: &Site) {
     let idle = site.connect();
     let mut busy = site.connect();
-    thread::scope(|scope| {
-        let query = scope.spawn(|| busy.value("SELECT 'undisturbed' FROM pg_sleep(0.5)").unwrap());
-        await_sleep(site, 1);
+    let answer = answer_after(site, &mut busy, || {
         for _ in 0..20 {
             idle.canceller().cancel().unwrap();
         }
-        assert_eq!(query.join().unwrap().as_deref(), Some("undisturbed"));
     });
+    assert_eq!(answer.as_deref(), Some("undisturbed"));
 }
 
 #[test]

@@ -10,12 +10,12 @@ pub enum PoolMode {
     /// Until the client disconnects.
     Session,
     /// Until its transaction ends.
-    #[default]
     Transaction,
     /// Until its statement ends; a transaction of several statements is refused.
     Statement,
     /// Until its transaction ends, or longer where it has left state that only this server has: as long as that is
     /// there.
+    #[default]
     Auto,
 }
 

@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(config.listen.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
         assert_eq!((config.listen.port, config.listen.unix_socket_mode, config.listen.backlog), (6432, 0o777, 4096));
         assert_eq!((config.workers, config.max_clients), (1, 10_000));
-        assert_eq!((config.mode, config.on_dirty), (PoolMode::Transaction, OnDirty::Reset));
+        assert_eq!((config.mode, config.on_dirty), (PoolMode::Auto, OnDirty::Reset));
         assert_eq!(config.auth.method, Method::ScramSha256);
         assert_eq!(config.track_extra_parameters, ["IntervalStyle"]);
         assert_eq!(config.stats_period, Span::from_secs(60));

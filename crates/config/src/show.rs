@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(row(&rows, "listen_addr"), ("127.0.0.1,::1", "127.0.0.1", false));
         assert_eq!(row(&rows, "listen_port"), ("6432", "6432", false));
         assert_eq!(row(&rows, "log_connections"), ("1", "1", true));
-        assert_eq!(row(&rows, "pool_mode"), ("transaction", "transaction", true));
+        assert_eq!(row(&rows, "pool_mode"), ("auto", "auto", true));
         assert_eq!(row(&rows, "auth_type"), ("scram-sha-256", "scram-sha-256", true));
         assert_eq!(row(&rows, "default_pool_size"), ("20", "20", true));
         assert_eq!(row(&rows, "auth_file"), ("", "NULL", true));

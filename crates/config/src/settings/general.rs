@@ -65,7 +65,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         General,
         "mode",
         Kind::Word(PoolMode::WORDS),
-        "transaction",
+        "auto",
         Field::Config(|c| FieldMut::PoolMode(&mut c.mode)),
         "How long a client keeps a server, in pools without a mode of their own: `session` until it disconnects, \
          `transaction` until its transaction ends, `statement` until its statement ends; `auto` until its transaction \

@@ -37,7 +37,7 @@ fn what_was_understood_is_said() {
             "listens on 127.0.0.1:6432",
             "listens on /run/.s.PGSQL.6432",
             "1 user, login by scram-sha-256",
-            "pool app: database app at db:5432 as user app, transaction mode, at most 20 servers",
+            "pool app: database app at db:5432 as user app, auto mode, at most 20 servers",
             "pool own: database own at [::1]:5432 as each client's own user, session mode, for each user at most 20 \
              servers",
             "10000 clients, 40 servers and 304 others fit into 20000 open files",
@@ -382,7 +382,9 @@ fn an_api_that_others_reach_wants_encryption_and_logins() {
 
 #[test]
 fn a_pool_in_transaction_mode_that_has_no_server_to_share_for_listen_is_named() {
-    let of_pool = |more: &str| complaints(&format!("{LOGIN}{POOL}listen = \"shared\"\n{more}"));
+    let of_pool = |more: &str| {
+        complaints(&format!("[general]\nmode = \"transaction\"\n{LOGIN}{POOL}listen = \"shared\"\n{more}"))
+    };
     let names = |more: &str, part: &str| {
         let found = of_pool(more);
         assert!(found.iter().any(|line| line.contains(part)), "{more}: {found:?}");

@@ -61,8 +61,8 @@ fn what_is_written_is_short_and_says_what_has_no_effect() {
          # Here paths are relative to this file's folder, not to the one that Weir is started in.\n\
          # pkt_buf = 8192: connections hold no buffer between messages, and a worker reads with one that is large \
          enough.\n\
-         \n[general]\nmax_clients = 100\non_dirty = \"keep\"\nwarn_on_dirty = false\nrequire_auth = \"any\"\n\
-         \n[listen]\nunix_socket_dir = \"/tmp\"\nbacklog = 128\n\
+         \n[general]\nmax_clients = 100\nmode = \"transaction\"\non_dirty = \"keep\"\nwarn_on_dirty = false\nrequire_auth = \"any\"\n\
+         \n[listen]\nunix_socket_dir = \"/tmp\"\nbacklog = 128\nserver_tcp_timeout = 0\n\
          \n[auth]\ntype = \"md5\"\nfile = \"users.txt\"\npam_service = \"pgbouncer\"\n\
          query_cache = 0\nhide_unknown_users = false\nfailure_delay = 0\n\
          \n[process]\ncore_dumps = true\nwatch_files = \"users\"\n\

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, ConnId, Host, Span, Target, Time, WorkerId};
+use weir_base::{ClientAddr, ConnId, Host, PoolMode, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, PoolConfig, SslMode};
 use weir_engine::Message;
 use weir_engine::port::{About, Gone, Handshake, Input, Io, Level, Response, Signal, Work, WorkResult};
@@ -158,7 +158,8 @@ pub(crate) struct World {
 
 /// A configuration with one pool, `db`, of `size` servers; every listed user is trusted.
 pub(crate) fn config(size: u32) -> Config {
-    let mut config = Config { admin_users: vec!["admin".into()], ..Config::default() };
+    let admin_users = vec!["admin".into()];
+    let mut config = Config { admin_users, mode: PoolMode::Transaction, ..Config::default() };
     config.auth.method = Method::Trust;
     config.auth.failure_delay = Span::ZERO;
     config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());

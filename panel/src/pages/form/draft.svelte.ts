@@ -19,7 +19,7 @@ export const whole = (text: string | undefined) => (/^\d+$/.test((text ?? '').tr
 
 export class PoolDraft {
   newName = $state('');
-  fields = $state<Fields>({ ...fieldsOf({}), mode: 'transaction' });
+  fields = $state<Fields>({ ...fieldsOf({}), mode: 'auto' });
   /** Each client logs in to the server as itself. */
   ownUser = $state(false);
   /** The pool that is there, and whether it has a password. */
@@ -45,7 +45,7 @@ export class PoolDraft {
   /** A pool is called as its database unless it has a name. */
   readonly newPool = $derived(this.newName.trim() || (this.fields.database ?? '').trim());
   readonly host = $derived((this.fields.host ?? '').trim());
-  readonly mode = $derived((this.fields.mode || this.setting('pool_mode') || 'transaction') as Mode);
+  readonly mode = $derived((this.fields.mode || this.setting('pool_mode') || 'auto') as Mode);
   readonly size = $derived(whole(this.fields.size) ?? whole(this.setting('default_pool_size')) ?? 20);
   readonly room = $derived.by(() => {
     if (!this.tested?.ok || !this.tested.max_connections) return null;
