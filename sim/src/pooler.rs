@@ -75,6 +75,9 @@ struct Shared {
     waits: Waits,
     /// After how many inputs in a thousand a client is frozen and thawed.
     freezes: u32,
+    /// After how many inputs in a thousand clients are to move between two workers, and which.
+    moves: u32,
+    movers: Rng,
     rng: Rng,
     /// For what programs print.
     printed: Rng,
@@ -342,12 +345,27 @@ impl Pooler {
             let percent = self.nodes[worker].loads.below(101) as u8;
             self.handle(ctx, worker, Input::Load(percent));
         }
+        self.move_clients(ctx);
         for conn in requests.blocked {
             if self.nodes[worker].sockets.end(conn).is_some() {
                 self.handle(ctx, worker, Input::Blocked { conn });
             }
         }
         self.schedule(ctx, worker);
+    }
+
+    /// At random: clients move between two workers, as if one were busy and the other were not.
+    fn move_clients(&mut self, ctx: &mut Context) {
+        let (workers, shared) = (self.nodes.len() as u64, &mut self.shared);
+        if workers < 2 || !shared.movers.chance(shared.moves) {
+            return;
+        }
+        let from = shared.movers.below(workers);
+        let to = (from + 1 + shared.movers.below(workers - 1)) % workers;
+        let [from, to] = [from, to].map(|worker| WorkerId(worker as u16));
+        ctx.port(|| format!("clients are to move from w{} to w{}", from.0, to.0));
+        self.nodes[0].engine.want_moves(from, to);
+        self.handle(ctx, 0, Input::Load(50));
     }
 
     /// At random: checks the engine's accounting and the client limits, and freezes and thaws a client.
@@ -508,6 +526,8 @@ impl Shared {
             gone: Vec::new(),
             waits: Waits::default(),
             freezes: *rng.pick(&[0, 20, 300]),
+            moves: *rng.fork("moves", 0).pick(&[0, 10, 100]),
+            movers: rng.fork("movers", 0),
             printed: rng.fork("printed", 0),
             rng,
         };

@@ -20,7 +20,7 @@ use crate::port::Io;
 use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
-use crate::workers::messages::{Message, Payload};
+use crate::workers::messages::{Message, Payload, WorkerCommand};
 
 /// The context of one call: the time, the port, and what all parts share.
 pub(crate) struct Cx<'a, I> {
@@ -182,6 +182,8 @@ pub(crate) struct Common {
     follow_ups: VecDeque<FollowUp>,
     jobs: HashMap<u64, Job>,
     under_way: UnderWay,
+    /// Worker 0: the commands for all workers that wait until no client is on its way between two of them.
+    held_commands: Option<Vec<(u64, WorkerCommand)>>,
 }
 
 impl Common {
@@ -207,6 +209,7 @@ impl Common {
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
             under_way: UnderWay(0),
+            held_commands: None,
         }
     }
 
@@ -329,6 +332,29 @@ impl Common {
         let before = self.under_way;
         self.under_way.0 = if busy { before.0 | what.0 } else { before.0 & !what.0 };
         self.under_way != before
+    }
+
+    /// Worker 0: sends a command to all workers, this one included; at once, or when no client moves any more.
+    pub(crate) fn post_to_all<I: Io>(&mut self, id: u64, command: &WorkerCommand, io: &mut I) {
+        if let Some(held) = &mut self.held_commands {
+            return held.push((id, command.clone()));
+        }
+        for worker in 0..self.workers {
+            io.post(WorkerId(worker), Message(Payload::Command { id, command: command.clone() }), None);
+        }
+    }
+
+    /// Worker 0: clients begin to move; `false` if others still do.
+    pub(crate) fn hold_commands(&mut self) -> bool {
+        let is_new = self.held_commands.is_none();
+        self.held_commands.get_or_insert_default();
+        is_new
+    }
+
+    /// Worker 0: no client moves any more.
+    pub(crate) fn release_commands<I: Io>(&mut self, io: &mut I) {
+        let held = self.held_commands.take().unwrap_or_default();
+        held.into_iter().for_each(|(id, command)| self.post_to_all(id, &command, io));
     }
 
     /// The number of a new job for [`Io::submit_job`], whose purpose is recorded.

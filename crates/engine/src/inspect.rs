@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_admin::Refusals;
-use weir_base::{ClientAddr, ConnId, PoolMode, Target, Time};
+use weir_base::{ClientAddr, ConnId, PoolMode, Target, Time, WorkerId};
 use weir_pool::lending::BorrowRequest;
 
 use crate::admin::logging_in;
@@ -60,6 +60,12 @@ impl Engine {
         }
         self.core.conns.put_client(slot);
         done
+    }
+
+    /// Has clients move between two workers, with this engine's next [`Input::Load`](crate::port::Input::Load) (it is
+    /// worker 0's), unless something else is under way then. For tests and the simulator.
+    pub fn want_moves(&mut self, from: WorkerId, to: WorkerId) {
+        self.client_login.loads.want(from, to);
     }
 
     /// What the engine holds, for tests and the simulator.

@@ -9,6 +9,7 @@
 //! - `server`: from the connect to the end of a server. `pools`: which client gets which server, and when.
 //! - `primary`: which host of a pool takes its writes. `lending`: pools that span several workers. `workers`: limits that hold for the process, and for several nodes.
 //! - `admin`: what operators ask for. `pause`: what they have stopped. `upgrade`: another process takes over.
+//!   `moves`: connected clients move to another worker.
 //! - `core`: the tables that these share. `conns`: the table of connections. `common`: what everything may use.
 //!   `sessions`: what all sessions share. `reading`, `pausing`: why a connection is not read from. `timers`: who is
 //!   woken when. `log`, `lines`: the log. `handles`: names for pools and for those who wait. `inspect`: for tests.
@@ -28,6 +29,7 @@ mod lines;
 mod link;
 mod listen;
 mod log;
+mod moves;
 mod password_check;
 mod pause;
 mod pools;

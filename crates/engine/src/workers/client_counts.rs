@@ -73,6 +73,24 @@ pub(crate) fn count_imported<I: Io>(core: &mut Core, client: &mut ClientSlot, io
     } else {
         io.post(COUNTER, Message(Payload::ClientCame), None);
     }
+    count_under_limits(core, client, io);
+}
+
+/// Counts a client that has come from another worker, where it counted under these keys.
+pub(crate) fn count_moved<I: Io>(
+    core: &mut Core,
+    client: &mut ClientSlot,
+    counts_for: Option<Box<ClientUse>>,
+    io: &mut I,
+) {
+    match counts_for {
+        Some(counts_for) => client.counts_for(*counts_for),
+        // A limit may have been set meanwhile.
+        None => count_under_limits(core, client, io),
+    }
+}
+
+fn count_under_limits<I: Io>(core: &Core, client: &mut ClientSlot, io: &mut I) {
     if core.common.config().limits_clients()
         && let Some(counts_for) = client_use(core, client)
     {

@@ -1,0 +1,41 @@
+//! Worker 0 orders a batch of clients to move, if one worker is busy and another is not.
+
+use weir_base::Time;
+use weir_config::Spread;
+
+use crate::client_login::loads::Loads;
+use crate::common::UnderWay;
+use crate::core::Core;
+use crate::moves::MoveOrder;
+use crate::port::Io;
+use crate::timers::Who;
+use crate::workers::messages::{Message, Payload};
+
+/// A load has changed, or (`looks`) the time for a look has come, which is when a batch begins: so the loads are measured
+/// between two of them. `commands`: commands for all workers are under way.
+pub(crate) fn consider<I: Io>(
+    core: &mut Core,
+    loads: &mut Loads,
+    now: Time,
+    (looks, commands): (bool, bool),
+    io: &mut I,
+) {
+    if core.common.workers() == 1 {
+        return;
+    }
+    let due = loads.next_look(now);
+    core.common.arm(Who::Moves, due, loads.armed());
+    let wanted = loads.take_wanted();
+    let spreads = looks && core.common.config().spread == Spread::Busy;
+    let any = wanted.is_some();
+    let uneven = || if spreads { loads.uneven(core.common.workers(), now) } else { None };
+    let Some((from, to)) = wanted.or_else(uneven) else { return };
+    let stopped = core.shutdown.is_under_way()
+        || core.pause.is_stopped()
+        || core.primaries.is_moving()
+        || core.common.is_under_way(UnderWay::EXPORT);
+    if commands || stopped || !core.common.hold_commands() {
+        return;
+    }
+    io.post(from, Message(Payload::MoveClients(MoveOrder { to, any })), None);
+}
