@@ -58,6 +58,7 @@ mod login;
 mod malformed;
 mod memory;
 mod modes;
+mod moves;
 mod outage;
 mod overload;
 mod parameters;

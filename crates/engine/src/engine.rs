@@ -596,6 +596,7 @@ impl Engine {
                 Who::Drain => self.drain_due(now, io),
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
                 Who::NextTurn(client) => query::next_turn(&mut self.core, client, io),
+                Who::Moves if *self.client_login.loads.armed() != when => {}
                 Who::Moves => {
                     *self.client_login.loads.armed() = Time::NEVER;
                     self.consider_moves(now, true, io);

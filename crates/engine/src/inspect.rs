@@ -117,6 +117,22 @@ impl<'a> Inspect<'a> {
         self.engine.core.prelogin.held()
     }
 
+    /// How many connected clients have come from other workers, as pools count them. For tests and the simulator.
+    pub fn clients_moved(self) -> u64 {
+        self.engine.core.pools.iter().map(|slot| slot.counts.counters.clients_moved).sum()
+    }
+
+    /// How many clients this worker has, and how many of them are counted under limits. For tests and the simulator.
+    pub fn clients(self) -> (u32, u32) {
+        let counted = self.engine.core.conns.all::<ClientSlot>().filter(|client| client.counts_for.is_some());
+        (self.engine.core.client_counts.all(), counted.count() as u32)
+    }
+
+    /// The same for all workers, as worker 0 counts them. For tests and the simulator.
+    pub fn clients_counted(self) -> (u32, u32) {
+        (self.engine.core.client_quota.total(), self.engine.workers.clients_counted())
+    }
+
     /// The sum of all refused clients.
     pub fn refusals(self) -> Refusals {
         self.engine.core.refusals.sum(&self.engine.core.pools)

@@ -260,7 +260,13 @@ pub(crate) fn cancel<I: Io>(
         return finish::finish_canceller(core, requester, io);
     }
     let departs = |client: &ClientSlot| match &client.phase {
-        ClientPhase::Moving(handoff) => if let Handoff::Move(to, _) = **handoff { Some(to) } else { None },
+        ClientPhase::Moving(handoff) => {
+            if let Handoff::Move(to, _) = **handoff {
+                Some(to)
+            } else {
+                None
+            }
+        }
         _ => None,
     };
     let departs = target.as_deref().and_then(departs);
@@ -284,13 +290,7 @@ pub(crate) fn cancel<I: Io>(
 }
 
 /// A request goes to the worker to which its client has moved, with its sender.
-fn pass_on<I: Io>(
-    core: &mut Core,
-    requester: Option<ConnId>,
-    to: WorkerId,
-    (pid, secret): (u32, &[u8]),
-    io: &mut I,
-) {
+fn pass_on<I: Io>(core: &mut Core, requester: Option<ConnId>, to: WorkerId, (pid, secret): (u32, &[u8]), io: &mut I) {
     let Some(mut sender) = requester.and_then(|requester| core.conns.take::<ClientSlot>(requester)) else {
         return io.post(to, Message(Payload::CancelAlone { pid, secret: secret.to_vec() }), None);
     };

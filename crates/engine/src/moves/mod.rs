@@ -81,13 +81,6 @@ pub(crate) struct Moves {
 
 impl Default for Moves {
     fn default() -> Self {
-        Moves {
-            is_under_way: false,
-            detaching: BTreeSet::new(),
-            sent: 0,
-            armed: Time::NEVER,
-            next_slot: 0,
-            looks: 0,
-        }
+        Moves { is_under_way: false, detaching: BTreeSet::new(), sent: 0, armed: Time::NEVER, next_slot: 0, looks: 0 }
     }
 }

@@ -1,6 +1,6 @@
 //! Worker 0 orders a batch of clients to move, if one worker is busy and another is not.
 
-use weir_base::Time;
+use weir_base::{Span, Time};
 use weir_config::Spread;
 
 use crate::client_login::loads::Loads;
@@ -10,6 +10,9 @@ use crate::moves::MoveOrder;
 use crate::port::Io;
 use crate::timers::Who;
 use crate::workers::messages::{Message, Payload};
+
+/// The next look, if commands are under way: some come at the same pace as looks.
+const SOON: Span = Span::from_millis(20);
 
 /// A load has changed, or (`looks`) the time for a look has come, which is when a batch begins: so the loads are measured
 /// between two of them. `commands`: commands for all workers are under way.
@@ -34,7 +37,11 @@ pub(crate) fn consider<I: Io>(
         || core.pause.is_stopped()
         || core.primaries.is_moving()
         || core.common.is_under_way(UnderWay::EXPORT);
-    if commands || stopped || !core.common.hold_commands() {
+    if commands {
+        // They are answered soon, and others may come with each look.
+        return core.common.arm(Who::Moves, now + SOON, loads.armed());
+    }
+    if stopped || !core.common.hold_commands() {
         return;
     }
     io.post(from, Message(Payload::MoveClients(MoveOrder { to, any })), None);
