@@ -472,6 +472,7 @@ impl Engine {
             }
             (Payload::MoveClients(order), _) => depart::begin(&mut self.core, now, order, io),
             (Payload::Moved(client), Some(conn)) => arrive::arrived(&mut self.core, now, from, *client, conn, io),
+            (Payload::Moved(client), None) => arrive::lost(&mut self.core, from, *client, io),
             (Payload::MoveArrived, _) => self.core.moves.arrived(io),
             (Payload::MovesDone, _) => self.core.common.release_commands(io),
             (Payload::AwayGone(client), _) => self.core.away.returns(client),
@@ -481,7 +482,7 @@ impl Engine {
             (Payload::Drained(drain), _) => {
                 self.admin.worker_drained(&mut self.core, &self.workers, now, from, drain, io)
             }
-            (Payload::Client(_) | Payload::Cancel { .. } | Payload::Moved(_), None) => {
+            (Payload::Client(_) | Payload::Cancel { .. }, None) => {
                 log::log(Level::Error, format_args!("a client arrived without its socket"), io);
             }
         }

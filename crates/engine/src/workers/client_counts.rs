@@ -34,7 +34,13 @@ pub(crate) fn count_in<I: Io>(client: &mut ClientSlot, counts_for: ClientUse, io
 
 /// A client has disconnected, in any phase.
 pub(crate) fn uncount<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
-    if let Some(counts_for) = client.counts_no_more() {
+    let counts_for = client.counts_no_more();
+    uncount_one(core, counts_for, io);
+}
+
+/// A client that counted under these keys is gone.
+pub(crate) fn uncount_one<I: Io>(core: &mut Core, counts_for: Option<Box<ClientUse>>, io: &mut I) {
+    if let Some(counts_for) = counts_for {
         request(QuotaRequest::Release { resource: Resource::Client(*counts_for), count: 1 }, io);
     }
     if core.common.worker() == COUNTER {
