@@ -10,6 +10,15 @@ use weir_tests::{Api, Batch, Mode, Setup, Site, ask, eventually, within};
 /// Clients that are connected all the time.
 const CLIENTS: usize = 12;
 
+/// Ends the clients' load.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What a client keeps a worker busy with: statements that Weir forgets itself, and then one transaction.
 fn load() -> Batch {
     let forget = (0..200).fold(Batch::new(), |batch, _| batch.close_statement("no such one"));
@@ -46,19 +55,21 @@ fn clients_of_a_hot_pool_move_to_the_other_worker_and_are_cancelled_there() {
                 }
             });
         }
-        let all = within(Duration::from_secs(60), "clients move, and both workers work", || {
+        // The load ends with this, also when the test fails.
+        let _ends = Ends(&busy);
+        within(Duration::from_secs(60), "clients move, and both workers work", || {
             let moved: f64 = figure(&api, "weir_clients_moved_total").iter().sum();
             let now = figure(&api, "weir_worker_cpu_seconds_total");
             let used: Vec<f64> = now.iter().zip(&before).map(|(now, before)| now - before).collect();
             let both = used.len() == 2 && used.iter().all(|used| *used > 0.5);
             if moved >= 2.0 && both { Ok(()) } else { Err((moved, used)) }
         });
-        busy.store(false, Ordering::Relaxed);
-        all
     });
-    let shown = site.weir().show("CLIENTS");
-    let of_pool = (0..shown.rows.len()).filter(|row| shown.get(*row, "database") == Some("app")).count();
-    assert_eq!(of_pool, CLIENTS, "each client is shown once");
+    eventually("each client is shown once", || {
+        let shown = site.weir().show("CLIENTS");
+        let of_pool = (0..shown.rows.len()).filter(|row| shown.get(*row, "database") == Some("app")).count();
+        if of_pool == CLIENTS { Ok(()) } else { Err(of_pool) }
+    });
     for (number, client) in clients.iter_mut().enumerate() {
         let name = client.value("SHOW application_name").unwrap();
         assert_eq!(name.as_deref(), Some(format!("client {number}").as_str()));

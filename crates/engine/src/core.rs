@@ -18,7 +18,7 @@ use crate::client_login::prelogin::PreLogin;
 use crate::common::Common;
 use crate::conns::ConnTable;
 use crate::lending::state::LentServer;
-use crate::moves::Moves;
+use crate::moves::batch::Moves;
 use crate::pause::state::PauseState;
 use crate::pools::Pools;
 use crate::primary::view::Primaries;

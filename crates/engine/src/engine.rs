@@ -38,7 +38,6 @@ use crate::timers::Who;
 use crate::upgrade::{export, import};
 use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerCommand};
 use crate::workers::quota::{QuotaReply, Resource};
-use crate::workers::send::COUNTER;
 use crate::workers::{Workers, client_counts, shares};
 use crate::{lines, log, port, replication};
 
@@ -217,7 +216,8 @@ impl Engine {
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => {
                 self.client_login.loaded(&mut self.core, percent, io);
-                self.consider_moves(now, false, io);
+                let commands = self.admin.commands_are_under_way();
+                order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
             }
             Input::Upgrade(step) => export::step(&mut self.core, now, step, io),
             Input::OldProcess(step) => import::old_process(&mut self.core, step),
@@ -468,7 +468,8 @@ impl Engine {
             (Payload::Paging(paging), _) => tables::paging(&mut self.core, from, paging, io),
             (Payload::Load(percent), _) => {
                 self.client_login.load_reported(&self.core, from, percent);
-                self.consider_moves(now, false, io);
+                let commands = self.admin.commands_are_under_way();
+                order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
             }
             (Payload::MoveClients(order), _) => depart::begin(&mut self.core, now, order, io),
             (Payload::Moved(client), Some(conn)) => arrive::arrived(&mut self.core, now, from, *client, conn, io),
@@ -600,18 +601,11 @@ impl Engine {
                 Who::Moves if *self.client_login.loads.armed() != when => {}
                 Who::Moves => {
                     *self.client_login.loads.armed() = Time::NEVER;
-                    self.consider_moves(now, true, io);
+                    let commands = self.admin.commands_are_under_way();
+                    order::consider(&mut self.core, &mut self.client_login.loads, now, true, commands, io);
                 }
                 Who::Detaching => self.core.moves.due(&mut self.core.common, io),
             }
-        }
-    }
-
-    /// Worker 0: clients may have to move to another worker.
-    fn consider_moves<I: Io>(&mut self, now: Time, looks: bool, io: &mut I) {
-        if self.core.common.worker() == COUNTER {
-            let commands = self.admin.commands_are_under_way();
-            order::consider(&mut self.core, &mut self.client_login.loads, now, (looks, commands), io);
         }
     }
 

@@ -472,7 +472,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "client moved too soon",
         what: "a client that has sent a part of a message, or waits, moves to another worker",
-        found_by: ANSWERS,
+        found_by: &[Checker::WaitersAreAnswered, Checker::AnsweredAsDirect, Checker::NoErrorWithoutFault],
         edits: &[Edit {
             file: DEPART,
             from: "export::is_free(client) && session.may_move()",

@@ -27,6 +27,7 @@ use crate::common::FollowUp;
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::link::{deadlines, leave};
+use crate::moves::batch::ParkedCancel;
 use crate::port::{Handshake, Io};
 use crate::reading::Reason;
 use crate::server::close;
@@ -260,20 +261,16 @@ pub(crate) fn cancel<I: Io>(
         return finish::finish_canceller(core, requester, io);
     }
     let departs = |client: &ClientSlot| match &client.phase {
-        ClientPhase::Moving(handoff) => {
-            if let Handoff::Move(to, _) = **handoff {
-                Some(to)
-            } else {
-                None
-            }
-        }
-        _ => None,
+        ClientPhase::Moving(handoff) => matches!(**handoff, Handoff::Move(..)),
+        _ => false,
     };
-    let departs = target.as_deref().and_then(departs);
-    let Some(client) = target.filter(|_| departs.is_none()).map(|client| client.conn) else {
+    if let Some(client) = target.as_deref().filter(|client| departs(client)).map(|client| client.conn) {
+        return core.moves.park(ParkedCancel { client, requester, pid, secret: secret.to_vec() });
+    }
+    let Some(client) = target.map(|client| client.conn) else {
         let home = worker_of(pid, core.common.workers());
         // It has left from here, and its home knows where it is, or that it is gone.
-        let elsewhere = departs.or(core.away.find(pid, secret)).or((home != core.common.worker()).then_some(home));
+        let elsewhere = core.away.find(pid, secret).or((home != core.common.worker()).then_some(home));
         if let Some(to) = elsewhere {
             return pass_on(core, requester, to, (pid, secret), io);
         }
@@ -290,7 +287,13 @@ pub(crate) fn cancel<I: Io>(
 }
 
 /// A request goes to the worker to which its client has moved, with its sender.
-fn pass_on<I: Io>(core: &mut Core, requester: Option<ConnId>, to: WorkerId, (pid, secret): (u32, &[u8]), io: &mut I) {
+pub(crate) fn pass_on<I: Io>(
+    core: &mut Core,
+    requester: Option<ConnId>,
+    to: WorkerId,
+    (pid, secret): (u32, &[u8]),
+    io: &mut I,
+) {
     let Some(mut sender) = requester.and_then(|requester| core.conns.take::<ClientSlot>(requester)) else {
         return io.post(to, Message(Payload::CancelAlone { pid, secret: secret.to_vec() }), None);
     };

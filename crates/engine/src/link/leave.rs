@@ -81,6 +81,11 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
     core.upgrade.keys.remove(client.conn);
     core.upgrade.left(client.conn);
     core.moves.gone(client.conn, io);
+    for sender in core.moves.unpark(client.conn).into_iter().filter_map(|cancel| cancel.requester) {
+        if let Some(sender) = core.conns.take::<ClientSlot>(sender) {
+            client_leaves(core, now, sender, io);
+        }
+    }
     home::forget(core, &client, io);
     client_counts::uncount(core, &mut client, io);
     core.prelogin.discharge(&mut client);

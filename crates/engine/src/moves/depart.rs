@@ -5,19 +5,19 @@ use weir_session::frozen;
 
 use crate::cancel::key::CancelSecret;
 use crate::cancel::pids::worker_of;
+use crate::cancel::request;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::client_login::state::Handoff;
-use crate::common::{Common, UnderWay};
+use crate::common::UnderWay;
 use crate::core::Core;
-use crate::moves::{ClientMove, DETACH_TIME, MoveOrder, Moves};
+use crate::moves::batch::ParkedCancel;
+use crate::moves::{ClientMove, MoveOrder};
 use crate::pools::create;
 use crate::port::Io;
-use crate::timers::Who;
 use crate::upgrade::export;
 use crate::upgrade::moved::MovedClient;
 use crate::workers::messages::{Message, Payload};
-use crate::workers::send::COUNTER;
 
 /// Of the active clients that a batch finds, it takes one in so many: the load is measured again before the next batch.
 const PART: usize = 8;
@@ -28,46 +28,12 @@ const MOST: usize = 16;
 /// The most slots of the table that a batch looks at.
 const SLOTS: u32 = 4096;
 
-impl Moves {
-    /// The batch has ended if nothing of it is under way any more: worker 0 learns so.
-    fn check<I: Io>(&mut self, io: &mut I) {
-        if self.is_under_way && self.detaching.is_empty() && self.sent == 0 {
-            self.is_under_way = false;
-            io.post(COUNTER, Message(Payload::MovesDone), None);
-        }
-    }
-
-    /// A client of this worker is gone.
-    #[inline]
-    pub(crate) fn gone<I: Io>(&mut self, client: ConnId, io: &mut I) {
-        if !self.detaching.is_empty() && self.detaching.remove(&client) {
-            self.check(io);
-        }
-    }
-
-    /// A client has arrived at the other worker.
-    pub(crate) fn arrived<I: Io>(&mut self, io: &mut I) {
-        self.sent = self.sent.saturating_sub(1);
-        self.check(io);
-    }
-
-    /// The sockets that are not free by now do not hold the batch.
-    pub(crate) fn due<I: Io>(&mut self, common: &mut Common, io: &mut I) {
-        let armed = std::mem::replace(&mut self.armed, Time::NEVER);
-        if armed > common.now() {
-            // Of the batch after the one that armed the timer.
-            return common.arm(Who::Detaching, armed, &mut self.armed);
-        }
-        self.detaching.clear();
-        self.check(io);
-    }
-}
-
 /// Whether a client may go to this worker now.
 fn may_move(core: &Core, client: &ClientSlot, to: WorkerId) -> bool {
     let (here, home) = (core.common.worker(), worker_of(client.cancel.pid, core.common.workers()));
     let ClientPhase::Ready(session) = &client.phase else { return false };
-    (home == here || home == to) && export::is_free(client) && session.may_move()
+    let stays = core.pools.get(client.pool).removed;
+    !stays && (home == here || home == to) && export::is_free(client) && session.may_move()
 }
 
 /// The clients of the next batch.
@@ -85,28 +51,28 @@ fn pick(core: &mut Core, order: MoveOrder, now: Time) -> Vec<ConnId> {
             }
         }
     }
-    picked.truncate((active / PART).max(1));
+    // One alone would take the whole load along.
+    picked.truncate(if active < 2 && !order.any { 0 } else { (active / PART).max(1) });
     picked
 }
 
 /// Worker 0 orders a batch.
 pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, order: MoveOrder, io: &mut I) {
-    core.moves.is_under_way = true;
-    let may = core.moves.looks == 0 && !core.common.is_under_way(UnderWay::EXPORT);
+    core.moves.begin();
+    let elsewhere = order.to != core.common.worker();
+    // A shutdown's request has come before this order, if worker 0 had sent it.
+    let ends = core.common.is_under_way(UnderWay::EXPORT) || core.common.is_under_way(UnderWay::SHUTDOWN);
+    let may = elsewhere && core.moves.looks == 0 && !ends;
     for conn in if may { pick(core, order, now) } else { Vec::new() } {
         let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { continue };
         if let Some(moved) = freeze(core, &client) {
             client.enter(ClientPhase::Moving(Box::new(Handoff::Move(order.to, Box::new(moved)))));
             io.detach(conn);
-            core.moves.detaching.insert(conn);
+            core.moves.detaches(conn);
         }
         core.conns.put_client(client);
     }
-    if !core.moves.detaching.is_empty() {
-        core.moves.armed = Time::NEVER;
-        core.common.arm(Who::Detaching, now + DETACH_TIME, &mut core.moves.armed);
-    }
-    core.moves.check(io);
+    core.moves.begun(&mut core.common, io);
 }
 
 fn freeze(core: &Core, client: &ClientSlot) -> Option<MovedClient> {
@@ -124,10 +90,10 @@ pub(crate) fn detached<I: Io>(
     io: &mut I,
 ) {
     let (conn, id, here) = (client.conn, client.id, core.common.worker());
-    let to = if core.moves.detaching.remove(&conn) { to } else { here };
+    let to = if core.moves.detached(conn) { to } else { here };
     let counts_for = client.counts_no_more();
     let home = worker_of(moved.pid, core.common.workers());
-    if home == here && to != here {
+    if home == here {
         core.away.leaves((moved.pid, id), CancelSecret::of_parts((moved.secret, moved.issued), moved.pid), to);
     }
     if let Some(key) = client.cancel.peer_key() {
@@ -140,7 +106,9 @@ pub(crate) fn detached<I: Io>(
     }
     core.pools.get_mut(client.pool).pool.leave(conn, now);
     create::count_client(core, client.pool, -1);
-    core.moves.sent += u32::from(to != here);
     io.post(to, Message(Payload::Moved(Box::new(ClientMove { client: moved, counts_for }))), Some(conn));
-    core.moves.check(io);
+    for ParkedCancel { requester, pid, secret, .. } in core.moves.unpark(conn) {
+        // Behind the client.
+        request::pass_on(core, requester, to, (pid, &secret), io);
+    }
 }

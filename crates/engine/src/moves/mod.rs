@@ -2,20 +2,22 @@
 //!
 //! - `order`: worker 0 orders a batch: who gives clients, and to whom. What is busy is in `client_login::loads`.
 //! - `depart`: the worker that gives picks clients, and sends each as a value, with its socket. `arrive`: the other one.
+//!   `batch`: which of them are on their way.
 //!
 //! The value is the one that a process which is replaced gives to the next one (`upgrade::moved`). What a client must not
 //! have for it: a server, a request that is not answered, output that its socket does not take, channels, values of
 //! sequences, a cancel request that looks at clients of its worker. A replication connection and a console stay.
 //!
 //! **Commands.** One batch is under way in the process, and begins where no command for all workers is; commands that come
-//! meanwhile are held by worker 0 until the batch has ended ([`Common::post_to_all`](crate::common::Common)). So SHOW,
-//! KILL, RELOAD, PAUSE and a drain find each client once, on one worker, and no room has to know of clients in transit.
+//! meanwhile are held by worker 0 until the batch has ended ([`Common::post_to_all`](crate::common::Common)). So KILL,
+//! RELOAD, PAUSE and a drain find each client once, on one worker, and no room has to know of clients in transit. Tables that
+//! are sent in pages ask the workers one after the other, and may show a client that moves twice, or not at all.
 //! A batch ends when each client that was sent has arrived; a client whose socket is not free by [`DETACH_TIME`] does not
 //! hold it: that one returns to its own worker when it is free.
 //!
 //! **Cancel.** A key names the worker that issued it, the client's home. A client moves away from home and back home,
 //! and nowhere else; its home knows where it is (`cancel::away`) and passes requests on; a worker that does not have the
-//! client any more returns the request. Messages between two workers keep their order, so the request finds the client,
+//! client any more returns the request. A request that finds its client while its socket is being detached waits for that. Messages between two workers keep their order, so the request finds the client,
 //! or its home knows that the client is gone.
 //!
 //! **Counts.** Worker 0's count of clients, and the keys under which a client counts, are not changed by a move: they go
@@ -25,13 +27,13 @@
 //! waits for two rounds in which no worker has anything left.
 
 pub(crate) mod arrive;
+pub(crate) mod batch;
 pub(crate) mod depart;
 pub(crate) mod order;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use weir_base::{ConnId, Span, Time, WorkerId};
+use weir_base::{Span, WorkerId};
 
 use crate::upgrade::moved::MovedClient;
 use crate::workers::quota::ClientUse;
@@ -61,26 +63,5 @@ impl fmt::Debug for ClientMove {
     // The key must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClientMove({})", self.client.id)
-    }
-}
-
-/// The batch of clients that a worker gives.
-pub(crate) struct Moves {
-    is_under_way: bool,
-    /// Clients of the batch whose sockets are being detached.
-    detaching: BTreeSet<ConnId>,
-    /// Clients of the batch that have not arrived.
-    sent: u32,
-    /// When the batch waits no longer for sockets.
-    armed: Time,
-    /// The next slot of the table to be looked at.
-    next_slot: u32,
-    /// Cancel requests that have found a client at rest and look at it again: no move begins before.
-    pub(crate) looks: u32,
-}
-
-impl Default for Moves {
-    fn default() -> Self {
-        Moves { is_under_way: false, detaching: BTreeSet::new(), sent: 0, armed: Time::NEVER, next_slot: 0, looks: 0 }
     }
 }

@@ -10,20 +10,15 @@ use crate::moves::MoveOrder;
 use crate::port::Io;
 use crate::timers::Who;
 use crate::workers::messages::{Message, Payload};
+use crate::workers::send::COUNTER;
 
 /// The next look, if commands are under way: some come at the same pace as looks.
-const SOON: Span = Span::from_millis(20);
+const SOON: Span = Span::from_millis(100);
 
-/// A load has changed, or (`looks`) the time for a look has come, which is when a batch begins: so the loads are measured
-/// between two of them. `commands`: commands for all workers are under way.
-pub(crate) fn consider<I: Io>(
-    core: &mut Core,
-    loads: &mut Loads,
-    now: Time,
-    (looks, commands): (bool, bool),
-    io: &mut I,
-) {
-    if core.common.workers() == 1 {
+/// A load has changed; or the time for a look has come, which is when a batch begins, so that the loads are measured
+/// between two of them. `commands`: whether commands for all workers are under way.
+pub(crate) fn consider<I: Io>(core: &mut Core, loads: &mut Loads, now: Time, looks: bool, commands: bool, io: &mut I) {
+    if core.common.workers() == 1 || core.common.worker() != COUNTER {
         return;
     }
     let due = loads.next_look(now);
@@ -37,12 +32,14 @@ pub(crate) fn consider<I: Io>(
         || core.pause.is_stopped()
         || core.primaries.is_moving()
         || core.common.is_under_way(UnderWay::EXPORT);
+    if stopped {
+        return;
+    }
     if commands {
         // They are answered soon, and others may come with each look.
         return core.common.arm(Who::Moves, now + SOON, loads.armed());
     }
-    if stopped || !core.common.hold_commands() {
-        return;
+    if core.common.hold_commands() {
+        io.post(from, Message(Payload::MoveClients(MoveOrder { to, any })), None);
     }
-    io.post(from, Message(Payload::MoveClients(MoveOrder { to, any })), None);
 }

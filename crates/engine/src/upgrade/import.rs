@@ -165,7 +165,13 @@ pub(crate) fn client_came<I: Io>(
     if let Counted::No = counted {
         home::report(core, &client, io);
     }
-    let Some(ix) = target_pool(core, now, &moved.database, &moved.pool_user) else {
+    let mut ix = target_pool(core, now, &moved.database, &moved.pool_user);
+    if let (None, Counted::For(_), Some(config)) = (ix, &counted, core.common.config().pool(&moved.database)) {
+        // A reload has given the pool another user meanwhile.
+        let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
+        ix = Some(create::pool_of(core, &moved.database, &config, &user, now));
+    }
+    let Some(ix) = ix else {
         counted.count(core, &mut client, io);
         return leave::refuse(core, now, client, Refusal::NoSuchDatabase(moved.database), io);
     };

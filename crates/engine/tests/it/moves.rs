@@ -154,28 +154,51 @@ fn a_client_whose_socket_is_not_free_holds_nobody_and_stays() {
 }
 
 #[test]
-fn clients_leave_a_worker_that_is_busy_and_rest_where_they_are() {
+fn clients_leave_a_worker_that_is_busy_and_rest_where_they_are_and_one_stays() {
     let mut pair = alone();
-    let (client, server, _) = inhabited(&mut pair);
-    let home = pair.worker(client);
-    answers(&mut pair, client, server, "SELECT 1");
+    let (first, server, _) = inhabited(&mut pair);
+    let clients = [first, pair.client(), pair.client()];
+    let home = pair.worker(first);
+    let away = |pair: &Pair| clients.iter().filter(|client| pair.worker(**client) != home).count();
+    let works = |pair: &mut Pair, span| {
+        clients.iter().for_each(|client| answers(pair, *client, server, "SELECT 1"));
+        pair.pass(span);
+        away(pair)
+    };
     pair.worlds[home].input(Input::Load(100));
     pair.deliver();
-    pair.pass(Span::from_millis(900));
-    assert_eq!(pair.worker(client), home, "it may be a burst");
-    pair.pass(Span::from_millis(300));
-    assert_eq!(pair.worker(client), 1 - home);
+    assert_eq!(works(&mut pair, Span::from_millis(900)), 0, "it may be a burst");
+    assert_eq!(works(&mut pair, Span::from_millis(300)), 1);
+    for _ in 0..4 {
+        works(&mut pair, Span::from_secs(1));
+    }
+    assert_eq!(works(&mut pair, Span::from_secs(1)), 2, "one alone stays");
     pair.worlds[home].input(Input::Load(0));
     pair.worlds[1 - home].input(Input::Load(100));
     pair.deliver();
-    for _ in 0..8 {
-        answers(&mut pair, client, server, "SELECT 2");
-        pair.pass(Span::from_secs(1));
-        assert_eq!(pair.worker(client), 1 - home, "it has just come");
+    assert_eq!(works(&mut pair, Span::from_secs(1)), 2, "they have just come");
+    for _ in 0..10 {
+        works(&mut pair, Span::from_secs(1));
     }
-    for _ in 0..4 {
-        answers(&mut pair, client, server, "SELECT 2");
-        pair.pass(Span::from_secs(1));
-    }
+    assert_eq!(works(&mut pair, Span::from_secs(1)), 1);
+}
+
+#[test]
+fn a_cancel_for_a_client_whose_socket_is_not_free_waits_for_it_and_does_not_go_round() {
+    let mut pair = alone();
+    let (client, server, (pid, secret)) = inhabited(&mut pair);
+    let (home, _) = order(&mut pair, client);
+    receive_until_detaching(&mut pair);
+    // Nobody reads what was sent to the client: its socket stays.
+    pair.worlds.iter_mut().for_each(|world| world.pass(Span::from_millis(200)));
+    let mut request = Vec::new();
+    put_front::cancel_request(&mut request, pid, &secret);
+    let world = &mut pair.worlds[home];
+    let before = world.messages();
+    world.input(Input::CancelRequest { pid, secret: &secret });
+    world.input(Input::CancelRequest { pid, secret: &secret });
+    assert_eq!(world.messages(), before, "it goes nowhere");
+    pair.deliver();
     assert_eq!(pair.worker(client), home);
+    answers(&mut pair, client, server, "SELECT 1");
 }
