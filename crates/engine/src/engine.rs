@@ -595,7 +595,10 @@ impl Engine {
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
-                Who::Drain => self.drain_due(now, io),
+                Who::Drain => {
+                    drain::due(&mut self.core, now, io);
+                    self.admin.report_drain(&mut self.core, now, io);
+                }
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
                 Who::NextTurn(client) => query::next_turn(&mut self.core, client, io),
                 Who::Moves if *self.client_login.loads.armed() != when => {}
@@ -607,12 +610,6 @@ impl Engine {
                 Who::Detaching => self.core.moves.due(&mut self.core.common, io),
             }
         }
-    }
-
-    /// A drain goes on.
-    fn drain_due<I: Io>(&mut self, now: Time, io: &mut I) {
-        drain::due(&mut self.core, now, io);
-        self.admin.report_drain(&mut self.core, now, io);
     }
 
     fn conn_due<I: Io>(&mut self, now: Time, when: Time, conn: ConnId, io: &mut I) {
