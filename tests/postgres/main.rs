@@ -58,7 +58,6 @@ mod login;
 mod malformed;
 mod memory;
 mod modes;
-mod moves;
 mod outage;
 mod overload;
 mod parameters;
