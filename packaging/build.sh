@@ -5,6 +5,8 @@
 # for the tarball and the image. What is not this machine's architecture is cross-compiled; docs/howto/packages.md lists the tools.
 # GLIBC_WEIR= and MUSL_WEIR= name programs of one ARCH that are there already; then nothing is compiled.
 set -euo pipefail
+# Whatever the user's umask is: it decides the modes of files in the packages.
+umask 022
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 architectures=${ARCH:-amd64 arm64}
@@ -103,7 +105,8 @@ documents() {
 
 # A tar whose bytes depend on its files only.
 pack() {
-    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$1" -cf - "$2" | gzip -9n
+    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --format=gnu \
+        -C "$1" -cf - "$2" | gzip -9n
 }
 
 tarball() {

@@ -2,6 +2,7 @@
 # Makes the Debian packages of the tree that stage.sh laid out.
 # Usage: deb.sh TREE VERSION ARCHITECTURE OUT (DEB_COMPRESSION: xz)
 set -euo pipefail
+umask 022
 tree=$(realpath "$1") version=$2 arch=$3 out=$(realpath "$4")
 cd "$(dirname "${BASH_SOURCE[0]}")"
 work=$(mktemp -d)

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the software bill of materials of weir in CycloneDX 1.5, of what `cargo metadata` resolves.
+"""Writes the software bill of materials of weir in CycloneDX 1.5: of what `cargo metadata` resolves, of the panel's npm packages
+(panel/package-lock.json), and of what the tarball and the image have from the distribution.
 
 Usage: sbom.py TARGET EPOCH > weir.cdx.json
 """
 
+import base64
 import datetime
+import hashlib
 import json
+import pathlib
 import subprocess
 import sys
 import tomllib
@@ -42,6 +46,50 @@ def component(package, checksums):
     return result
 
 
+# What the panel's pages contain or are compiled by; the other packages only check and bundle them.
+PANEL = ("svelte", "uplot", "@fontsource-variable/inter")
+# The bundle of authorities that the image has, as in packaging/oci/image.py.
+AUTHORITIES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def panel_components():
+    """The npm packages of the panel, with what they need."""
+    locked = json.loads(pathlib.Path("panel/package-lock.json").read_text())["packages"]
+    names, open_names = set(), list(PANEL)
+    while open_names:
+        name = open_names.pop()
+        if name not in names:
+            names.add(name)
+            open_names += locked[f"node_modules/{name}"].get("dependencies", {})
+    for name in sorted(names):
+        package = locked[f"node_modules/{name}"]
+        algorithm, digest = package["integrity"].split("-", 1)
+        assert algorithm == "sha512", f"{name}: {algorithm}"
+        purl = f"pkg:npm/{name.replace('@', '%40')}@{package['version']}"
+        yield {
+            "type": "library",
+            "bom-ref": purl,
+            "name": name,
+            "version": package["version"],
+            "licenses": [{"expression": package["license"]}],
+            "purl": purl,
+            "hashes": [{"alg": "SHA-512", "content": base64.b64decode(digest).hex()}],
+            "properties": [{"name": "part", "value": "panel"}],
+        }
+
+
+def distribution_component(package, licence, part, content=None):
+    """A package of this distribution, which `part` contains; `content`: the file that it has from there."""
+    query = ["dpkg-query", "--showformat=${Version}", "--show", package]
+    version = subprocess.run(query, check=True, stdout=subprocess.PIPE, text=True).stdout
+    purl = f"pkg:deb/debian/{package}@{version}"
+    result = {"type": "library", "bom-ref": purl, "name": package, "version": version, "purl": purl}
+    result["licenses"] = [{"expression": licence}]
+    if content:
+        result["hashes"] = [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}]
+    return result | {"properties": [{"name": "part", "value": part}]}
+
+
 def main():
     target, epoch = sys.argv[1], int(sys.argv[2])
     found = metadata(target)
@@ -52,6 +100,9 @@ def main():
         locked = tomllib.load(file)["package"]
     checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in locked}
     components = sorted((component(packages[id], checksums) for id in needs if id != root), key=lambda c: c["bom-ref"])
+    components += panel_components()
+    components.append(distribution_component("musl-dev", "MIT", "tarball and image"))
+    components.append(distribution_component("ca-certificates", "MPL-2.0", "image", AUTHORITIES.read_bytes()))
     top = component(packages[root], checksums) | {"type": "application"}
     time = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     # Paths of this machine are in the ids of the workspace's own packages.

@@ -2,6 +2,7 @@
 # Lays out what the packages contain below a folder: ROOT/weir and ROOT/weir-pgbouncer.
 # Usage: stage.sh WEIR SHARE ROOT (SHARE: what install-docs.sh wrote)
 set -euo pipefail
+umask 022
 weir=$(realpath "$1") share=$(realpath "$2") root=$(realpath "$3")
 cd "$(dirname "${BASH_SOURCE[0]}")"
 main=$root/weir compat=$root/weir-pgbouncer

@@ -1,7 +1,9 @@
 //! `weir-lab`: the published experiments about pooling, for anyone to repeat. `weir lab` runs it.
 //!
 //! A separate program, so that its libraries stay out of the server. An experiment measures in steps (`steps`), which
-//! `runner` runs and `journal` stores; its evaluation is a value (`model`), which `report` renders.
+//! `runner` runs and `journal` stores; its evaluation is a value (`model`), which `report` renders. An
+//! evaluation is a pure function of what was measured: a report can be made again without measuring, and the check of a
+//! claim is tested with made-up figures.
 
 mod cli;
 mod experiments;

@@ -102,7 +102,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         };
         add_client(rng, &mut scenario, number, method, (user, &database));
     }
-    let reloads = (0..rng.below(3))
+    let reloads: Vec<Arc<Config>> = (0..rng.below(3))
         .map(|number| {
             let mut config = resized(rng, &config);
             if faulty {
@@ -120,6 +120,12 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         workers = 4;
         make_loan_run(rng.fork("loans", 1), &mut scenario, &mut config);
     }
+    let mut moves = rng.fork("moves", 0);
+    let is_about_moves = faulty && targets.len() > 1 && moves.chance(150);
+    if is_about_moves {
+        make_move_run(moves, &targets, &mut scenario, &mut config);
+    }
+    let reloads = if is_about_moves { Vec::new() } else { reloads };
     draw_drain(rng.fork("drain", 0), &mut scenario, &mut config);
     scenario.pooling = Some(Pooling { workers, config: Arc::new(config), reloads });
     scenario
@@ -174,6 +180,23 @@ fn make_loan_run(mut rng: Rng, scenario: &mut Scenario, config: &mut Config) {
     // The clients and the operators meet.
     scenario.arrival = scenario.arrival.min(50_000);
     scenario.make_about(Topic::Loans);
+}
+
+/// Makes this a run about pools that move to another primary: hosts let nobody in now and then, and their sessions go on.
+fn make_move_run(mut rng: Rng, targets: &[Target], scenario: &mut Scenario, config: &mut Config) {
+    for pool in config.pools.values_mut() {
+        let pool = Arc::make_mut(pool);
+        (pool.targets, pool.session_attrs) = (targets.to_vec(), SessionAttrs::ReadWrite);
+        pool.limits.size = rng.between(2, 6) as u32;
+    }
+    scenario.rules.primaries = (1 << config.pools.len()) - 1;
+    // The clients and the faults meet.
+    scenario.arrival = scenario.arrival.min(50_000);
+    for _ in 0..rng.between(4, 20) {
+        let at = Time::from_micros(rng.between(1_000, 500_000));
+        scenario.acts.push((at, Act::ShutOut(rng.below(targets.len() as u64) as usize)));
+    }
+    scenario.acts.sort_by_key(|(at, _)| *at);
 }
 
 fn target(number: u64) -> Target {

@@ -26,6 +26,8 @@ pub(crate) enum Act {
         server: usize,
         crash: bool,
     },
+    /// A server lets nobody in for a while, and its sessions go on, but for one.
+    ShutOut(usize),
     /// A server begins to start.
     Starting(usize),
     /// A server accepts logins again.
@@ -58,6 +60,7 @@ pub(crate) enum Act {
 impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Act::ShutOut(server) => write!(f, "server {server} lets nobody in"),
             Act::Terminate => f.write_str("pg_terminate_backend"),
             Act::Cut => f.write_str("a connection is reset"),
             Act::Stall => f.write_str("a connection stalls"),

@@ -252,9 +252,16 @@ impl World {
                 self.plan(up, Act::Starting(server));
                 self.plan(up + starting, Act::Up(server));
             }
+            Act::ShutOut(server) if !self.closing && self.postgres.servers[server].state == State::Up => {
+                self.postgres.set_state(server, State::Starting);
+                // One session ends, so that somebody needs another one.
+                self.postgres.terminate_one(ctx, Some(server), &mut rng);
+                let up = self.ctx.now() + rng.span(100_000, 5_000_000);
+                self.plan(up, Act::Up(server));
+            }
             Act::Starting(server) => self.postgres.set_state(server, State::Starting),
             Act::Up(server) => self.postgres.set_state(server, State::Up),
-            Act::Terminate => self.postgres.terminate_one(ctx, &mut rng),
+            Act::Terminate => self.postgres.terminate_one(ctx, None, &mut rng),
             Act::Cut => {
                 if let Some(conn) = ctx.net.any_conn(&mut rng) {
                     let [near, far] = [Side::Near, Side::Far].map(|side| ctx.net.owner(End { conn, side }));
@@ -279,7 +286,7 @@ impl World {
                 self.ended = true;
                 self.check_end();
             }
-            Act::Restart { .. } | Act::Deadline | Act::Drain | Act::Shutdown => {}
+            Act::Restart { .. } | Act::ShutOut(_) | Act::Deadline | Act::Drain | Act::Shutdown => {}
         }
     }
 

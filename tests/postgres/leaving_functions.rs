@@ -17,8 +17,19 @@ fn leaves_now_and_then(site: &Site, name: &str, question: &str) {
             let own = client.value(question).unwrap();
             assert_eq!(own.as_deref() != Some("0"), leaves, "{name}, {turn}: {own:?}");
         }
+        if leaves {
+            drop(client);
+            // The next one could not take the lock before.
+            eventually("the lock is released", || match site.superuser().value(LOCKS).unwrap() {
+                Some(locks) if locks != "0" => Err(locks),
+                _ => Ok(()),
+            });
+        }
     }
 }
+
+const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = \
+     (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 /// How often functions, triggers and policies have changed, as the server has counted.
 const CHANGES: &str = "SELECT sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid)) FROM pg_class \
@@ -68,6 +79,45 @@ fn in_auto_functions_and_triggers_that_change_past_the_pool_are_found_once_the_s
                 assert_eq!(own.as_deref(), Some("ran"), "{turn}");
             }
         }
+    }
+}
+
+/// A steady load whose texts were sent so often that nothing would be asked about them for as many executions again.
+#[test]
+fn in_auto_functions_that_change_past_the_pool_are_found_although_no_text_is_new() {
+    let site = Site::with(Setup::new(Mode::Auto).size(2).limit("server_round_robin = true"), Mode::Auto);
+    let function = |does: &str| {
+        format!("CREATE OR REPLACE FUNCTION job(int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN {does}; RETURN 1; END $$")
+    };
+    site.superuser().query_all(&function("NULL")).unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    // Two servers, which are used in turn.
+    for command in ["BEGIN", "COMMIT"] {
+        client.query(command).unwrap();
+        other.query(command).unwrap();
+    }
+    let own = "SELECT current_setting('my.job', true)";
+    for n in 0..1100 {
+        client.query(&format!("SELECT job({n})")).unwrap();
+        client.query(own).unwrap();
+    }
+    site.superuser().query_all(&function("PERFORM set_config('my.job', $1::text, false)")).unwrap();
+    // Fewer than the 948 after which the text is asked about anyway.
+    let mut sent = 0..900;
+    eventually("the change is found", || {
+        let n = sent.next().expect("it was not found");
+        client.query(&format!("SELECT job({n})")).unwrap();
+        // Whose text happens to ask, and is not what left it.
+        for _ in 0..2 {
+            other.query(own).unwrap();
+        }
+        let own = client.value(own).unwrap();
+        if own.as_deref() == Some(&n.to_string()) { Ok(()) } else { Err(own) }
+    });
+    for n in 0..20 {
+        client.query(&format!("SELECT job({n})")).unwrap();
+        let theirs = other.value(own).unwrap();
+        assert!(theirs.is_none_or(|value| value.is_empty()), "{n}: another client has it");
     }
 }
 

@@ -245,12 +245,21 @@ impl FaultProxy {
     /// without a route. Connections that still exist afterwards go on, late. As on a server with keep-alive, a
     /// connection whose other end does not answer is closed after some seconds.
     pub fn vanish(&self, gone: bool) {
+        self.lose_packets(gone, true);
+    }
+
+    /// As [`FaultProxy::vanish`], and no connection is ever closed: a machine without power.
+    pub fn lose_power(&self, gone: bool) {
+        self.lose_packets(gone, false);
+    }
+
+    fn lose_packets(&self, gone: bool, closes: bool) {
         let mut state = self.shared.state();
         state.stalled = gone;
         let sockets = state.wires.iter().map(|(_, near, _)| SockRef::from(near));
         for socket in sockets.chain([SockRef::from(&self.shared.listener)]) {
             let alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE).with_retries(3);
-            let _ = socket.set_tcp_keepalive(&alive);
+            let _ = if closes { socket.set_tcp_keepalive(&alive) } else { socket.set_keepalive(false) };
             // A packet of which the filter keeps nothing is dropped before TCP sees it: no host acknowledges it.
             let _ =
                 if gone { socket.attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)]) } else { socket.detach_filter() };

@@ -1,4 +1,10 @@
-//! Weir against real PostgreSQL: the harness of the suites in `postgres/`.
+//! Weir against real PostgreSQL: the harness of the suites beside it.
+//!
+//! `postgres`: what a client sees, by topic. `pgbouncer`: the same cases with PgBouncer. `differential`: random
+//! sessions, directly and pooled. `incidents`: what went wrong elsewhere. `faults`: a network, servers and a machine
+//! that fail. `pages`: README, tutorial and how-to pages, run as they are written. `regress`: PostgreSQL's own tests.
+//! `drivers`: drivers and frameworks. `rolling`: pools of libraries while two Weirs are restarted in turn. `cluster`,
+//! `api`, `otlp`, `panel`, `grafana`, `site`: what their names say.
 //!
 //! Owns the temporary PostgreSQL, the Weir process in front of it, and the helpers with which a suite talks to either.
 //! A suite takes a [`Site`] and does not know whether Weir is in it, so each suite proves itself against PostgreSQL

@@ -286,6 +286,11 @@ impl LoginFailure {
                 "Correct the pool's user or password. If both are right, see on the server whether the password has expired \
                  (VALID UNTIL)."
             }
+            _ if says("by a setting of its user or its database") => {
+                "The primary takes writes, and this user's transactions are read-only there. Reset \
+                 default_transaction_read_only of the role or the database, or give it a pool with target_session_attrs = \
+                 \"any\"."
+            }
             _ if ATTRIBUTES.iter().any(|words| says(words)) => {
                 "No host of the pool is what target_session_attrs wants. Find out which one is the primary, and whether a \
                  failover is under way."

@@ -9,9 +9,10 @@ use weir_auth::{IdentMaps, Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span, StateKinds};
 
 use crate::field::FieldMut;
+use crate::keepalive::Keepalive;
 use crate::model::{
-    Alerts, Auth, Balance, Cluster, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown,
-    PoolConfig, Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown, PoolConfig,
+    Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;

@@ -17,6 +17,7 @@ mod encryption;
 mod error;
 mod field;
 mod ini;
+mod keepalive;
 mod kind;
 mod load;
 mod lookup;
@@ -61,13 +62,14 @@ pub use edit::{
 };
 pub use encryption::{Encryption, FailedAttempt};
 pub use error::{ConfigError, ConfigErrors};
+pub use keepalive::Keepalive;
 pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
-    Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Keepalive, Limits, Listen, ListenBy, Log, LogFormat,
-    MAX_PEER_ID, Network, OnServerDown, PasswordCommand, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs,
-    SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
+    Network, OnServerDown, PasswordCommand, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo,
+    Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};

@@ -14,6 +14,7 @@ use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
 use weir_base::{ClientAddr, Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
+use crate::keepalive::Keepalive;
 use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
 use crate::users::Users;
@@ -179,23 +180,6 @@ pub struct Network {
     pub address: IpAddr,
     /// The number of leading bits that count.
     pub bits: u8,
-}
-
-/// How the kernel detects that the other end of a connection has vanished. Zero: the kernel's default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Keepalive {
-    /// Whether keepalive is on.
-    pub on: bool,
-    /// Idle time before the first probe (TCP_KEEPIDLE).
-    pub idle: Span,
-    /// The interval between probes (TCP_KEEPINTVL).
-    pub interval: Span,
-    /// Unanswered probes before the connection fails (TCP_KEEPCNT).
-    pub count: u32,
-    /// How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT).
-    pub user_timeout: Span,
-    /// The size of each socket's kernel buffers, in bytes (SO_SNDBUF, SO_RCVBUF).
-    pub buffer: u32,
 }
 
 /// Authentication of clients.

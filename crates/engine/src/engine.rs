@@ -183,9 +183,10 @@ impl Engine {
         let ServerState::Up(_, phase) = &server.state else { return login::bytes(core, now, server, bytes, io) };
         match *phase {
             ServerPhase::Identifying => login::identity_bytes(core, now, server, bytes, io),
-            ServerPhase::CheckingRole | ServerPhase::AwaitingFence | ServerPhase::ConnectQuery => {
-                login::query_bytes(core, now, server, bytes, io)
-            }
+            ServerPhase::CheckingRole
+            | ServerPhase::CheckingHost
+            | ServerPhase::AwaitingFence
+            | ServerPhase::ConnectQuery => login::query_bytes(core, now, server, bytes, io),
             ServerPhase::AuthQuery(query) => auth_query::bytes(core, now, server, query, bytes, io),
             ServerPhase::Listening => listen::server::bytes(core, now, server, bytes, io),
             ServerPhase::Streaming => replication::stream_to_client(core, now, server, bytes, io),

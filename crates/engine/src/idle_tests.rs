@@ -1,6 +1,9 @@
 //! Idle clients cost other clients nothing. Counted in visited slots, not in time.
 
-use weir_base::{ConnId, Span};
+use std::sync::Arc;
+
+use weir_base::{ConnId, Host, Span, Target};
+use weir_config::SessionAttrs;
 
 use crate::admin::stream::PAGE;
 use crate::world::*;
@@ -98,4 +101,52 @@ fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
     assert!(many_idle.world.received(console).ends_with(&ready(b'I')), "the table has come to its end");
     assert!(turns >= 100_000 / PAGE, "{turns} turns");
     assert!(most <= 3 * PAGE as u64, "{most} slots in one turn");
+}
+
+/// A pool that leaves its host, while so many of its servers are in transactions; returns what the end of one of these
+/// looks at.
+fn leaving(transactions: u32) -> u64 {
+    let mut config = config(transactions);
+    config.max_clients = 1_000;
+    let mut pool = weir_config::PoolConfig::clone(&config.pools["db"]);
+    pool.limits.connects_per_second = 0;
+    let host = |name| Target { host: Host::parse(name), port: 5432 };
+    (pool.targets, pool.session_attrs) = ([host("10.0.0.1"), host("10.0.0.2")].into(), SessionAttrs::Primary);
+    config.pools.insert("db".into(), Arc::new(pool));
+    let mut world = World::new(config);
+    let begin = |world: &mut World| {
+        let client = world.arrival("ann", "db");
+        let mut server = world.connecting();
+        if let Some(server) = server {
+            world.begin_login(server);
+            world.bytes_only(server, &done("SELECT 0", b'I'));
+            while world.deliver_message() {}
+        }
+        world.bytes_only(client, &query("begin"));
+        if let Some(next) = world.connecting() {
+            world.begin_login(next);
+            world.bytes_only(next, &done("SELECT 0", b'I'));
+            server = Some(next);
+        }
+        let server = server.expect("each client has a server");
+        world.bytes_only(server, &done("BEGIN", b'T'));
+        (client, server)
+    };
+    let links: Vec<_> = (0..transactions).map(|_| begin(&mut world)).collect();
+    let console = world.arrival("admin", "pgbouncer");
+    world.bytes_only(console, &query("SWITCH db 10.0.0.2"));
+    while world.deliver_message() {}
+    let (client, server) = links[1];
+    world.bytes_only(client, &query("commit"));
+    let before = world.engine.core.conns.looks();
+    world.bytes_only(server, &done("COMMIT", b'I'));
+    let looks = world.engine.core.conns.looks() - before;
+    assert!(!world.is_open(server) && world.is_open(links[0].1), "it is left");
+    looks
+}
+
+#[test]
+fn the_end_of_a_transaction_at_a_host_that_is_left_looks_at_no_more_with_100_others_than_with_10() {
+    let (few, many) = (leaving(10), leaving(100));
+    assert_eq!(few, many);
 }

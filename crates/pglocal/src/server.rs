@@ -209,6 +209,12 @@ impl Server {
         self.end(&[(Signal::SIGINT, STOP_TIMEOUT), (Signal::SIGQUIT, STOP_TIMEOUT)]);
     }
 
+    /// Has the server let nobody in any more and end when its last session has (smart shutdown). To be followed by
+    /// [`Server::shutdown`].
+    pub fn begin_shutdown(&self) {
+        self.pid().into_iter().for_each(|pid| send_signal(pid, Signal::SIGTERM));
+    }
+
     /// Starts the server again after [`Server::shutdown`] or [`Server::kill9`].
     pub fn start_again(&self) -> Result<(), Error> {
         self.launch()

@@ -305,6 +305,12 @@ impl<P> Pool<P> {
         self.mark_login_for_close(CloseReason::Killed);
     }
 
+    /// Closes the idle servers, which others may replace.
+    pub fn replace_idle(&mut self) {
+        self.mark_idle_for_close(CloseReason::Reconnect);
+        self.needs_poll = true;
+    }
+
     /// Refuses waiting and new clients, hands out nothing, closes servers as they become free; permanently.
     pub fn shut_down(&mut self) {
         self.run_state = RunState::Shut;

@@ -1,14 +1,16 @@
-//! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
+//! Threads, epoll and io_uring, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and
+//! no decisions.
 //!
-//! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler
-//! gets inputs and calls [`weir_engine::port`], whose rules this crate keeps. Workers share nothing on the path of a
-//! query; they send each other messages.
+//! A worker is a thread with its own epoll, its own io_uring ([`weir_uring`]) where the kernel allows one, and its own
+//! handler (see [`Handler`]; in production an engine). The handler gets inputs and calls [`weir_engine::port`], whose
+//! rules this crate keeps. Workers share nothing on the path of a query; they send each other messages.
 //!
 //! | file | its one job |
 //! |---|---|
 //! | `serve` | starts the runtime with engines as handlers |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
+//! | `dns` | look-ups of names, on helpers |
 //! | `port` | a handler's requests, executed with sockets: its own, connects, accepts, the ring, encryption |
 //! | `slots`, `socket`, `output` | the connections, one socket, what is to be written and what was refused |
 //! | `listen`, `socket_file` | the listeners: binding, accepting; files of Unix sockets |

@@ -197,6 +197,7 @@ mod tests {
             interval: Span::from_secs(7),
             count: 3,
             user_timeout: Span::from_millis(1_234),
+            server: Span::ZERO,
             buffer: 32_768,
         };
         let usual = socket.recv_buffer_size().unwrap();

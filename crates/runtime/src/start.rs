@@ -135,7 +135,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
     raise_descriptors();
     let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
-    let keepalive = plan.listen.keepalive;
+    let keepalive = plan.listen.keepalive.of_servers();
     let (mut old_process, gone) = (plan.old_process, Arc::<AtomicBool>::default());
     let (file_users, old_process_link) = (FileUsers::default(), OldProcessLink::default());
     if old_process.is_some() {

@@ -87,10 +87,12 @@ impl Server {
             if !texts.bodies.are_read(changes) {
                 texts.custom.forget();
                 more.push(leaving_functions::query());
+                more.push(leaving_functions::sources_query());
                 self.bodies_asked = Some(changes);
             }
             more.extend(texts.custom.query());
             more.push(function_bodies::query());
+            texts.bodies.asked();
         }
         let query = left_state::query(self.state.dirty().common(kinds), more);
         self.own_query(&query, scratch, out);
@@ -136,13 +138,15 @@ impl Server {
             self.state.found(asked, Dirty::NONE);
             return Left { kept: asked, channels: None, late: Dirty::NONE, suspects };
         };
-        let before = client.params.clone();
+        let (before, own_before) = (client.params.clone(), client.start.own);
         let mut there = found.kinds;
         if was_due {
             texts.custom.learn(found.names);
         }
+        let mut is_doubtful = false;
         if let Some(changes) = self.bodies_asked.take() {
-            if texts.leaving.learn(found.functions) {
+            is_doubtful = found.sources.as_deref().is_some_and(|sources| texts.sources_are_news(sources));
+            if texts.leaving.learn(found.functions) || is_doubtful {
                 texts.texts.judge_again();
             }
             texts.bodies.read(changes, found.counted.as_deref());
@@ -167,6 +171,12 @@ impl Server {
         let follows = client.params != before;
         let is_hidden = !found.expected.contains(there.without(Dirty::SEQUENCES))
             || (follows && !found.expected.contains(Dirty::SETTINGS));
+        if is_doubtful && unasked && is_hidden && kept.is_empty() {
+            // It may be an earlier client's: the text left nothing when it was asked about. The server is closed.
+            (client.params, client.start.own) = (before, own_before);
+            self.state.found(Dirty::NONE, Dirty::NONE);
+            return Left { kept: Dirty::NONE, channels: None, late: there.union(Dirty::SETTINGS), suspects };
+        }
         let listens = client.channels().is_some_and(|channels| channels.are(&found.channels));
         let own = if listens && !kept.contains(Dirty::LISTEN) { there.without(Dirty::LISTEN) } else { there };
         let is_as_before = own == kept && (listens || !kept.is_empty()) && !follows;

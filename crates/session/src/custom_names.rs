@@ -59,11 +59,18 @@ impl CustomNames {
                  WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid LIMIT {MOST})"
             );
         }
-        // What a role or a database gives to each session is no state of one.
+        // What a role or a database gives to each session is no state of one. The settings of an extension are in the view, as
+        // PostgreSQL's own.
         Some(format!(
             "SELECT CASE WHEN value OPERATOR(pg_catalog.<>) '' AND NOT EXISTS(SELECT FROM \
              pg_catalog.pg_db_role_setting WHERE setconfig OPERATOR(pg_catalog.@>) ARRAY[name \
-             OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) value]) THEN '{SET}' ELSE '{NAME}' END,name FROM \
+             OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) value] AND (setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+             OR EXISTS(SELECT FROM pg_catalog.pg_roles AS role WHERE role.oid OPERATOR(pg_catalog.=) setrole \
+             AND rolname OPERATOR(pg_catalog.=) session_user)) AND (setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+             OR EXISTS(SELECT FROM pg_catalog.pg_database AS own WHERE own.oid OPERATOR(pg_catalog.=) setdatabase \
+             AND datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))) AND name OPERATOR(pg_catalog.<>) \
+             ALL(ARRAY(SELECT pg_catalog.lower(known.name) FROM pg_catalog.pg_settings AS known WHERE known.name \
+             OPERATOR(pg_catalog.~~) '%.%')) THEN '{SET}' ELSE '{NAME}' END,name FROM \
              (SELECT name,pg_catalog.current_setting(name,true) AS value FROM {names} AS names(name)) AS settings"
         ))
     }

@@ -461,6 +461,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             self.server.schema_changed = true;
             if matches!(tag, b"CREATE FUNCTION" | b"CREATE PROCEDURE" | b"CREATE EXTENSION") {
                 self.ctx.statements.functions_changed();
+                self.server.functions_changed = true;
             }
         }
         let all = tag == b"DISCARD ALL";
@@ -515,6 +516,10 @@ impl<O: Out> MessageParser<'_, '_, O> {
             // The change may have been rolled back.
             self.server.schema_changed = false;
             self.ctx.statements.schema_changed();
+            if std::mem::take(&mut self.server.functions_changed) {
+                // Others could not read them before.
+                self.ctx.statements.functions_changed();
+            }
         }
         let ahead = self.server.pending.is_ahead();
         if !ahead {

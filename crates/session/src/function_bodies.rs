@@ -2,9 +2,12 @@
 //! FUNCTION of the pool's clients, on any worker, and by anybody else, as a migration that connects directly.
 //!
 //! Owns at which changes they were read. What happens past the pool is what the server has counted in its cumulative
-//! statistics of functions, triggers and policies (PostgreSQL's documentation, "The Cumulative Statistics System"), which
-//! are about a second behind, are off without `track_counts`, and say nothing on a standby. Each question about hidden
-//! effects asks for that count, from PostgreSQL 15 on: before, reading it takes longer than all else that is asked.
+//! statistics of functions, triggers, policies and views (PostgreSQL's documentation, "The Cumulative Statistics System"), which
+//! are about a second behind, are off without `track_counts`, and say nothing on a standby. Until a question shows it,
+//! a text of which all was known may have left something on any server of the pool: if what leaves state has changed
+//! ([`crate::leaving_functions::SOURCES`]), all are replaced then. Each question about hidden
+//! effects asks for that count, from PostgreSQL 15 on: before, reading it takes longer than all else that is asked. Texts
+//! that are well known ask ever more rarely, so where there was no question for a while, the next text asks one.
 //!
 //! Bounded: [`MOST_SERVERS`] servers, and [`MOST_BYTES`] of each.
 
@@ -17,10 +20,17 @@ const MOST_SERVERS: usize = 64;
 /// More is no answer to our question.
 const MOST_BYTES: usize = 128;
 
-/// What is counted of `pg_proc`, `pg_trigger` and `pg_policy`. To disable a trigger is no news, nor is the end of a
-/// temporary function.
-const COUNTS: [(&str, u32); 5] =
-    [("inserted", 1255), ("updated", 1255), ("inserted", 2620), ("inserted", 3256), ("updated", 3256)];
+/// What is counted of `pg_proc`, `pg_trigger`, `pg_policy` and `pg_rewrite`. The end of a temporary function is no news.
+const COUNTS: [(&str, u32); 8] = [
+    ("inserted", 1255),
+    ("updated", 1255),
+    ("inserted", 2620),
+    ("updated", 2620),
+    ("inserted", 3256),
+    ("updated", 3256),
+    ("inserted", 2618),
+    ("updated", 2618),
+];
 
 /// At which changes bodies were read.
 #[derive(Debug, Default)]
@@ -29,6 +39,10 @@ pub(crate) struct FunctionBodies {
     read_at: Option<u64>,
     /// At how many of these changes texts were last judged again.
     judged_at: u64,
+    /// There was no question for a while.
+    is_due: bool,
+    /// How often they were found changed past the pool when servers were last replaced for it.
+    followed: u64,
     /// Servers by address and start, and what they had counted.
     servers: Vec<(String, String)>,
 }
@@ -45,19 +59,40 @@ impl FunctionBodies {
         std::mem::replace(&mut self.judged_at, changes) != changes
     }
 
+    /// There was no question for a while: the next text asks one.
+    pub(crate) fn ask_soon(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Whether a text asks although nothing is unknown of it.
+    #[inline]
+    pub(crate) fn are_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// A question asks for what the server has counted.
+    pub(crate) fn asked(&mut self) {
+        self.is_due = false;
+    }
+
+    /// Whether idle servers are to be closed, now that functions that leave state were found changed so often on all workers.
+    #[inline]
+    pub(crate) fn outdate_servers(&mut self, found: u64) -> bool {
+        std::mem::replace(&mut self.followed, found) != found
+    }
+
     /// They were read when clients had changed functions so often, and a server had counted this.
     pub(crate) fn read(&mut self, changes: u64, counted: Option<&str>) {
         self.read_at = Some(changes);
         counted.map(|counted| self.note(counted));
     }
 
-    /// What a server has counted, when it was not asked for bodies. Returns whether they are others since: all workers are
-    /// to read them again.
+    /// What a server has counted, when it was not asked for bodies. Returns whether that is news: all workers are to read
+    /// them again.
     pub(crate) fn have_changed(&mut self, counted: &str) -> bool {
         self.read_at.is_some() && self.note(counted)
     }
 
-    /// Returns whether that is news.
     fn note(&mut self, counted: &str) -> bool {
         let Some((server, count)) = counted.rsplit_once('/').filter(|_| counted.len() <= MOST_BYTES) else {
             return false;
@@ -106,14 +141,31 @@ mod tests {
         bodies.read(1, Some("a/2"));
         assert!(bodies.have_changed("b/2"), "another server, or one that was started again");
         bodies.read(1, Some("b/2"));
-        assert!(!bodies.have_changed("a/2") && !bodies.have_changed("b/2"));
+        assert!(!["a/2", "b/2"].iter().any(|counted| bodies.have_changed(counted)));
+    }
+
+    #[test]
+    fn idle_servers_are_closed_once_for_each_change_that_was_found() {
+        let mut bodies = FunctionBodies::default();
+        assert!(!bodies.outdate_servers(0) && bodies.outdate_servers(1) && !bodies.outdate_servers(1));
+    }
+
+    #[test]
+    fn a_question_that_is_due_is_asked_once() {
+        let mut bodies = FunctionBodies::default();
+        assert!(!bodies.are_due());
+        bodies.ask_soon();
+        assert!(bodies.are_due() && bodies.are_due(), "by each text until it is asked");
+        bodies.asked();
+        assert!(!bodies.are_due());
     }
 
     #[test]
     fn no_answer_is_no_change_and_servers_are_bounded() {
         let mut bodies = FunctionBodies::default();
         bodies.read(0, None);
-        assert!(bodies.are_read(0) && !bodies.have_changed("nonsense") && !bodies.have_changed(&"x/".repeat(100)));
+        assert!(bodies.are_read(0));
+        assert!(!["nonsense", &"x/".repeat(100)].iter().any(|counted| bodies.have_changed(counted)));
         (0..100).for_each(|server| bodies.read(0, Some(&format!("{server}/1"))));
         assert_eq!(bodies.servers.len(), MOST_SERVERS);
     }

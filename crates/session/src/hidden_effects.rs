@@ -70,9 +70,10 @@ pub(crate) struct Counted {
 
 impl TextCounts {
     /// A text is sent, which `look` reads if it is new. If the server is to be asked after it, it is again, until
-    /// [`TextCounts::left_nothing`]: a client may leave before the answer.
+    /// [`TextCounts::left_nothing`]: a client may leave before the answer. `asks_anyway`: the server is asked, whatever is
+    /// known of the text.
     #[inline]
-    pub(crate) fn count(&mut self, text: ShapeKey, look: impl FnOnce() -> FirstLook) -> Counted {
+    pub(crate) fn count(&mut self, text: ShapeKey, asks_anyway: bool, look: impl FnOnce() -> FirstLook) -> Counted {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
@@ -81,7 +82,7 @@ impl TextCounts {
         let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
         let due = DueText { text, unasked, says_so: seen.names_function };
-        Counted { due: is_due.then_some(due), draws: seen.draws }
+        Counted { due: (is_due || asks_anyway).then_some(due), draws: seen.draws }
     }
 
     /// What functions and triggers do may have changed: texts are asked about as if they were new, but for those of which
@@ -442,7 +443,7 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         let mut execute = |count: u32| {
-            let due = counts.count(text, nothing).due?;
+            let due = counts.count(text, false, nothing).due?;
             counts.left_nothing(text);
             Some((count, due.unasked))
         };
@@ -450,7 +451,9 @@ mod tests {
         assert_eq!(asked, [(1, false), (2, false), (4, true), (8, true), (16, true), (32, true), (64, true)]);
         counts.leaves(text);
         assert!(
-            (0..100).all(|_| counts.count(text, nothing).due == Some(DueText { text, unasked: false, says_so: false }))
+            (0..100)
+                .all(|_| counts.count(text, false, nothing).due
+                    == Some(DueText { text, unasked: false, says_so: false }))
         );
     }
 
@@ -459,7 +462,7 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         for _ in 0..100 {
-            let due = counts.count(text, || FirstLook { draws: false, names_function: true }).due;
+            let due = counts.count(text, false, || FirstLook { draws: false, names_function: true }).due;
             assert_eq!(due, Some(DueText { text, unasked: false, says_so: true }));
             counts.left_nothing(text);
         }
@@ -526,22 +529,23 @@ mod tests {
     fn a_text_stays_due_until_an_answer() {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
-        assert!((0..9).all(|_| counts.count(text, nothing).due.is_some()));
+        assert!((0..9).all(|_| counts.count(text, false, nothing).due.is_some()));
         counts.left_nothing(text);
-        assert!((0..9).all(|_| counts.count(text, nothing).due.is_some()), "the second execution");
+        assert!((0..9).all(|_| counts.count(text, false, nothing).due.is_some()), "the second execution");
         counts.left_nothing(text);
-        assert!(counts.count(text, nothing).due.is_none(), "the third");
+        assert!(counts.count(text, false, nothing).due.is_none(), "the third");
+        assert!(counts.count(text, true, nothing).due.is_some_and(|due| due.unasked), "asked anyway");
     }
 
     #[test]
     fn more_texts_than_are_counted_are_asked_about_again_and_take_no_more_room() {
         let mut counts = TextCounts::default();
         counts.leaves(ShapeKey(1));
-        (0..MOST as u64 * 3).for_each(|text| _ = counts.count(ShapeKey(text << 8 | 255), draws));
+        (0..MOST as u64 * 3).for_each(|text| _ = counts.count(ShapeKey(text << 8 | 255), false, draws));
         assert!(
             counts.0.len() <= MOST
-                && counts.count(ShapeKey(1), nothing).due.is_some()
-                && counts.count(ShapeKey(1), nothing).due.is_some()
+                && counts.count(ShapeKey(1), false, nothing).due.is_some()
+                && counts.count(ShapeKey(1), false, nothing).due.is_some()
         );
     }
 

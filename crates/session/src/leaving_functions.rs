@@ -15,6 +15,9 @@ const MOST: usize = 128;
 /// Marks a row with the name of a function.
 pub(crate) const NAME: &str = "*function";
 
+/// Marks a row with a hash of all that leaves state as far as bodies say so, and of what may call it unseen.
+pub(crate) const SOURCES: &str = "*sources";
+
 /// Found in the body of a function that leaves state, as PostgreSQL's regular expression, for any case. SET is a command
 /// where a statement may begin. Without a backslash, which would depend on `standard_conforming_strings`.
 const IN_BODY: &str = "advisory_lock|[[:<:]](?:listen|prepare|temp|temporary)[[:>:]]|with[[:space:]]+hold\
@@ -51,6 +54,25 @@ pub(crate) fn query() -> String {
         "SELECT '{NAME}',name FROM (SELECT DISTINCT pg_catalog.lower(proname::pg_catalog.text) AS name FROM \
          pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
          AND prosrc OPERATOR(pg_catalog.~*) '{IN_BODY}' LIMIT {MOST}) AS functions"
+    )
+}
+
+/// The query for a hash of these functions, and of the triggers, policies and rules of users. Constraints have triggers, too,
+/// which leave nothing; a temporary function is its session's own.
+pub(crate) fn sources_query() -> String {
+    let hash = |of: &str| format!("pg_catalog.sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ',{of}),0))");
+    format!(
+        "SELECT '{SOURCES}',pg_catalog.concat_ws('/',\
+         (SELECT {} FROM pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
+         AND prosrc OPERATOR(pg_catalog.~*) '{IN_BODY}' AND NOT pg_catalog.pg_is_other_temp_schema(pronamespace) \
+         AND pronamespace OPERATOR(pg_catalog.<>) pg_catalog.pg_my_temp_schema()),\
+         (SELECT {} FROM pg_catalog.pg_trigger WHERE NOT tgisinternal),(SELECT {} FROM pg_catalog.pg_policy),\
+         (SELECT {} FROM pg_catalog.pg_rewrite WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
+         AND ev_type OPERATOR(pg_catalog.<>) '1'))",
+        hash("oid,prosrc"),
+        hash("tgrelid,tgfoid,tgtype,tgenabled"),
+        hash("oid,polqual,polwithcheck"),
+        hash("ev_class,ev_type,ev_enabled"),
     )
 }
 

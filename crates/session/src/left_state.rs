@@ -77,6 +77,8 @@ pub(crate) struct Found {
     pub(crate) set: Vec<String>,
     /// The functions that leave state.
     pub(crate) functions: Vec<String>,
+    /// A hash of what leaves state, as far as bodies say so.
+    pub(crate) sources: Option<String>,
     /// What the server has counted of changed bodies.
     pub(crate) counted: Option<String>,
     /// What was known to be possible before texts counted that say nothing of it.
@@ -101,8 +103,11 @@ impl Found {
 
     fn read(&mut self, message: &[u8]) -> Option<()> {
         let mut values = backend::data_row(message.get(HEAD..)?).ok()?;
-        let mut text = || std::str::from_utf8(values.next()??).ok();
-        let (name, value) = (text()?, text()?);
+        let name = std::str::from_utf8(values.next()??).ok()?;
+        let Ok(value) = std::str::from_utf8(values.next()??) else {
+            // A function's name, in the client's encoding: its text does not match it, and is asked about as any other.
+            return (name == leaving_functions::NAME).then_some(());
+        };
         if let Some((kind, ..)) = QUESTIONS.iter().find(|(_, mark, _)| *mark == name) {
             self.kinds.insert(*kind);
             if *kind != Dirty::LISTEN {
@@ -117,6 +122,7 @@ impl Found {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
             leaving_functions::NAME => self.functions.push(value.to_owned()),
+            leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
             function_bodies::COUNTED => self.counted = Some(value.to_owned()),
             custom_names::SET => {
                 self.names.push(value.to_owned());
@@ -162,8 +168,11 @@ mod tests {
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
         assert!(query(Dirty::LOCKS, vec![]).contains("pg_locks") && !query(Dirty::LOCKS, vec![]).contains("UNION"));
-        let more =
-            CustomNames::default().query().into_iter().chain([leaving_functions::query(), function_bodies::query()]);
+        let more = CustomNames::default().query().into_iter().chain([
+            leaving_functions::query(),
+            leaving_functions::sources_query(),
+            function_bodies::query(),
+        ]);
         let all = query(Dirty::ALL, more.collect());
         assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
         // No function, operator, view or cast is looked up by the client's search_path.

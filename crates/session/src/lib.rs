@@ -4,8 +4,17 @@
 //! - [`Client`], [`Server`]: what each side owns. [`from_client`], [`from_server`]: what the messages of each direction
 //!   mean for the link. A session does not know pools: it says that it needs a server ([`StopReason::NeedServer`]),
 //!   that a server is clean ([`Server::prove_clean`]), that it can't be trusted ([`ProtocolViolation`]).
-//! - [`param_sync`]: a server is given its client's parameters. [`auth_query`]: a user's secret is queried from a
-//!   server.
+//! - `pending`: which request each reply of a server answers. `expected`: the kinds of request. `undo_log`, `skip`:
+//!   what a server skips after an error has not happened. `stop`: why the reading of a client's input stops.
+//! - `statements`: what a prepared statement is. `names`: what a client calls it; `prepared`: what a server has of it.
+//!   `naming`: what a server is sent in place of a message; `prepare`: what is sent before it; `unlinked`: what needs
+//!   no server; `pass_through`: pools without renaming. `sql_names`: statements that SQL names. `shape`, `same_shape`,
+//!   `repeat`: a definition has changed. `budget`: their memory. `text`, `judged`: a text is read once.
+//! - `params`: tracked parameters. [`param_sync`]: a server is given its client's. `untracked`, `unlisted`: others.
+//!   `start_values`, `sql_resets`: RESET returns to what the client asked for.
+//! - `session_state`: what clients leave on a server. [`left_state`], `asking`, `hidden_effects`, [`sequences`],
+//!   [`channels`]: the same in `mode = "auto"`, where the server is asked.
+//! - [`auth_query`]: a user's secret is queried from a server. [`listener`]: a pool's connection that listens.
 //! - [`Refusal`]: everything a client is refused with.
 //!
 //! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back,

@@ -50,12 +50,12 @@ fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Co
         ctx.statements.texts.judge_again();
     }
     let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let PoolStatements { texts, leaving, .. } = &mut *ctx.statements;
+    let PoolStatements { texts, leaving, bodies, .. } = &mut *ctx.statements;
     let look = || FirstLook {
         draws: !text.is_whole() || sql::may_use_sequence(text.bytes()),
         names_function: leaving.are_named_in(text.bytes()),
     };
-    let counted = texts.count(shape, look);
+    let counted = texts.count(shape, bodies.are_due(), look);
     Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text.bytes())), ..counted }
 }
 

@@ -5,6 +5,8 @@
 //! A parameter that a server reports by ParameterStatus is known in the server's own spelling. Which ones are reported
 //! depends on the server's version (PostgreSQL documentation, "Asynchronous Operations"). The others have on a server
 //! the value that we last set, and its default before.
+//!
+//! Sessions with equal values share one allocation, so the usual comparison is that of two pointers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

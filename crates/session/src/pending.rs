@@ -7,6 +7,10 @@
 //! Invariants: a reply to no request is an [`UnexpectedReply`]; a local reply is emitted exactly when everything before
 //! it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
 //! server drops it (PostgreSQL documentation, "Message Flow", Extended Query; `ignore_till_sync` in `postgres.c`).
+//!
+//! A local reply is one that Weir makes itself, as the ParseComplete of a statement that the server has already. During
+//! a COPY from the client a server ignores a Sync within the data. Where it is not known whether it has ignored one,
+//! the count is doubtful, and the server is closed in place of being given to another client.
 
 use std::collections::VecDeque;
 

@@ -27,6 +27,7 @@ use crate::server_error::ServerError;
 use crate::session_state::{SessionState, StreamingText};
 use crate::shape::Shape;
 use crate::state_messages;
+use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
 use crate::undo_log::UndoLog;
 use crate::watched::Watched;
@@ -66,6 +67,8 @@ pub struct Server {
     pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
     pub(crate) schema_changed: bool,
+    /// And functions.
+    pub(crate) functions_changed: bool,
     pub(crate) params: Arc<Params>,
     /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
     /// each.
@@ -94,6 +97,9 @@ pub struct Server {
     pub(crate) asked_at: Option<u32>,
     /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
     pub(crate) bodies_asked: Option<u64>,
+    /// How often functions that leave state had been found changed when clients first used it; `None`: nobody has, whose
+    /// texts are asked about.
+    pub(crate) functions_found: Option<u64>,
     /// The client was not sent the ReadyForQuery of its last transaction yet.
     pub(crate) ready_withheld: bool,
     /// The server has shown a notification that its client has sent, and that comes by the shared connection.
@@ -174,6 +180,7 @@ impl Server {
             sequences: ServerSequences::default(),
             unknown_name: None,
             schema_changed: false,
+            functions_changed: false,
             base: params.clone(),
             base_is_set: 0,
             resets: Resets::default(),
@@ -191,6 +198,7 @@ impl Server {
             bodies_asked: None,
             ready_withheld: false,
             own_notified: false,
+            functions_found: None,
             own: OwnSeen::default(),
             watched: Watched::default(),
             role: ReplicationRole::default(),
@@ -549,6 +557,21 @@ impl Server {
         if self.state.may_be_temporary(effects.may_leave) {
             self.statements.invalidate_all();
         }
+    }
+
+    /// A client of the pool uses the server whose texts are asked about (`mode = "auto"`).
+    #[inline]
+    pub fn is_used(&mut self, texts: &PoolStatements) {
+        if self.functions_found.is_none() {
+            self.functions_found = Some(texts.functions_found());
+        }
+    }
+
+    /// Whether texts may have left something on the server that nobody asked about: functions that
+    /// leave state were found changed since it was used first.
+    #[inline]
+    pub fn is_doubtful(&self, texts: &PoolStatements) -> bool {
+        self.functions_found.is_some_and(|found| found != texts.functions_found())
     }
 
     /// When the use of the server by its client began.

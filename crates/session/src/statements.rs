@@ -11,7 +11,8 @@
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! no client can prepare a collision, and a name means the same on every worker. The full text is compared nevertheless
-//! when a statement is interned.
+//! when a statement is interned. Texts are held once a worker, not once a process: most processes have one worker, and
+//! a table for all would need a lock. Servers can be lent nevertheless, as names are the same everywhere.
 //!
 //! A text is charged to its worker once, and to each pool that uses it. It is dropped, with its charges, as soon as it
 //! has no holder: no search for unused texts ever runs.
@@ -530,6 +531,9 @@ pub(crate) enum PreparationState {
 pub struct PoolShared {
     changes: Arc<AtomicU64>,
     functions: Arc<AtomicU64>,
+    /// How often functions that leave state were found changed, and what they are, as a hash.
+    found: Arc<AtomicU64>,
+    sources: Arc<Mutex<Option<Box<str>>>>,
     preparations: Arc<AtomicU64>,
     askers: Arc<Askers>,
 }
@@ -591,6 +595,33 @@ impl PoolStatements {
     /// Functions, triggers or policies have changed: all workers read them, and judge texts, again.
     pub(crate) fn functions_changed(&mut self) {
         self.shared.functions.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often functions that leave state were found changed, by any worker.
+    pub(crate) fn functions_found(&self) -> u64 {
+        self.shared.found.load(Ordering::Acquire)
+    }
+
+    /// A server says what leaves state, as a hash. Returns whether it is other than any worker knew: servers are replaced, on
+    /// which texts may have left what nobody asked about.
+    pub(crate) fn sources_are_news(&mut self, sources: &str) -> bool {
+        let known = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).replace(sources.into());
+        let are_news = known.is_some_and(|known| *known != *sources);
+        self.shared.found.fetch_add(u64::from(are_news), Ordering::AcqRel);
+        are_news
+    }
+
+    /// Whether the pool's idle servers are to be closed, as texts may have left there what nobody asked about: functions that
+    /// leave state were found changed, by any worker. True once for each time.
+    #[inline]
+    pub fn outdates_servers(&mut self) -> bool {
+        let found = self.functions_found();
+        self.bodies.outdate_servers(found)
+    }
+
+    /// Whether functions have changed past the pool is asked with the next text (`mode = "auto"`). Called every few seconds.
+    pub fn ask_for_functions(&mut self) {
+        self.bodies.ask_soon();
     }
 
     /// How many preparations there were, on any server.

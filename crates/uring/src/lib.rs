@@ -1,4 +1,5 @@
-//! io_uring as a safe interface: what a worker's loop needs of it, and no more. The one crate that may be unsafe.
+//! io_uring as a safe interface: what a worker's loop needs of it, and no more. With `heap` and `pam` one of the
+//! crates that may be unsafe.
 //!
 //! A [`Ring`] receives from sockets into buffers of its own, sends bytes that it is given, accepts, and watches
 //! descriptors. What happened comes out of [`Ring::next`] after each [`Ring::wait`], which also hands in whatever was

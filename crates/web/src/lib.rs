@@ -7,6 +7,12 @@
 //! `guard` refuses requests from pages of another origin, and `access` checks the role that each path needs. Other
 //! machines are served only with TLS and logins. Connections are limited (`admission`), and so are bodies and the time
 //! of a request (`serve`).
+//!
+//! - `api`: the paths, each with the role that it needs. `health`: `/healthz`, `/readyz`. `metrics`: `/metrics`.
+//!   `panel`, `docs`, `lab`: files for browsers.
+//! - `access`, `oidc`: who sends a request. `audit`: who changed what. `versions`: the configurations that there were.
+//! - `watch`: one task asks the workers once a second; what it keeps, and for whom. `alerts`, `advice`, `faults`,
+//!   `incident`: what follows from the figures. `telemetry`: exports to a collector.
 
 mod access;
 mod activity_probe;

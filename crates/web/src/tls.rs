@@ -41,7 +41,7 @@ impl WebTls {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Tls::read); what was in force stays.
+    /// As for [`read`](WebTls::read); what was in force stays.
     pub fn read_again(&self) -> Result<impl FnOnce() + '_, WebError> {
         let next = config(&self.certificate, &self.key)?;
         Ok(move || *lock(&self.current) = next)

@@ -2,6 +2,12 @@
 //!
 //! Owns flags, help and exit statuses: 0 for success, 1 for an error (a clear line on stderr), 2 for an invalid
 //! command line. No logic of its own.
+//!
+//! Beside the commands, the crate has what the process that serves needs beside the runtime and the control plane,
+//! which know nothing of it: `config_store` with `replace`, `shared_config` and `shared_secrets` (the file, and who
+//! writes it), `watch` (changed files), `cluster` (the thread of a node, and its client of etcd), `outgoing` (requests
+//! to other machines), `looks` with `look`, `activity`, `capacity` and `pool_test` (connections to database servers
+//! that are no pool's).
 
 mod account;
 mod activity;

@@ -180,6 +180,8 @@ const FEWEST_COLUMNS: usize = 3;
 
 /// The most problems that have a line of their own.
 const MOST_PROBLEMS: usize = 5;
+/// The most moves to another primary shown above the table.
+const MOST_MOVES: usize = 3;
 
 const COLUMNS: [Column; 15] = [
     Column { spare: 0, title: "health", of: |pool| state(pool).to_owned() },
@@ -228,11 +230,12 @@ fn below(incidents: &[String], term: Term, width: usize) -> Vec<String> {
 fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {
     let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
     pools.sort_by(|(_, a), (_, b)| is_broken(b).cmp(&is_broken(a)).then(load(b).total_cmp(&load(a))));
-    let mut problems = problems(event);
+    let (mut problems, mut moves) = (problems(event), moves(event));
     if let Some((_, height)) = room {
         // Four other lines are shown, and the cursor takes another.
         problems.truncate(height.saturating_sub(6));
-        pools.truncate(height.saturating_sub(5 + problems.len()).max(1));
+        moves.truncate(height.saturating_sub(6 + problems.len()));
+        pools.truncate(height.saturating_sub(5 + problems.len() + moves.len()).max(1));
     }
     let (width, waiting) =
         (room.map_or(usize::MAX, |(width, _)| width), |pool: &Value| pool["clients_waiting"].as_f64());
@@ -240,6 +243,7 @@ fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String
     let mut lines = table(&pools, &event["all"], width).into_iter().map(cut);
     let mut screen = vec![cut(workers(event))];
     screen.extend(problems.into_iter().map(|line| term.red(&cut(line))));
+    screen.extend(moves.into_iter().map(|line| term.yellow(&cut(line))));
     screen.push(String::new());
     screen.extend(lines.next().map(|titles| term.bold(&titles)));
     let painted = |(line, (_, pool)): (String, &(_, &Value))| match (is_broken(pool), waiting(pool) > Some(0.0)) {
@@ -264,6 +268,13 @@ fn problems(event: &Value) -> Vec<String> {
         lines.push(format!("… and {} more pools with a problem", all.len() - MOST_PROBLEMS));
     }
     lines
+}
+
+/// A line for each pool that has moved to another primary lately.
+fn moves(event: &Value) -> Vec<String> {
+    let text = |moved: &Value, key: &str| moved[key].as_str().unwrap_or_default().to_owned();
+    let moves = event["moves"].as_array().map_or(&[][..], Vec::as_slice);
+    moves.iter().take(MOST_MOVES).map(|moved| format!("{}: {}", text(moved, "pool"), text(moved, "said"))).collect()
 }
 
 /// What is or will be wrong with Weir itself.
@@ -383,6 +394,20 @@ mod tests {
         assert_eq!(lines[1], "b: cannot connect for 10.0 s, clients affected: 4. Connection refused. Check it.");
         assert!(lines[4].starts_with("b ") && lines[4].contains("cannot connect"), "{lines:#?}");
         assert!(lines[5].starts_with("a ") && lines[5].contains("waiting"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_move_to_another_primary_is_shown_below_what_is_broken() {
+        let said = "primary moved from a:5432 to b:5432 12 s ago; 212 clients waited, longest 1.4 s";
+        let health = json!({"state": "full", "problem": true, "clients": 4, "advice": "Check it."});
+        let event = json!({
+            "at": 100.0, "pools": {"app": {"health": health}}, "all": {}, "workers": [],
+            "problems": [{"pool": "app", "health": health}], "moves": [{"pool": "app", "said": said}]
+        });
+        let lines = screen(&event, Term::plain(), None);
+        assert!(lines[1].starts_with("app: full") && lines[2] == format!("app: {said}"), "{lines:#?}");
+        let few = screen(&event, Term::plain(), Some((200, 7)));
+        assert!(few.len() < 7 && few[1].starts_with("app: full"), "{few:#?}");
     }
 
     #[test]

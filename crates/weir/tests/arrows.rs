@@ -1,7 +1,7 @@
 //! Checks of the structure: which crate may depend on which, no circles of imports between files, names that crates
-//! without I/O must not use, no unsafe code, the length of files. ARCHITECTURE.md explains the arrows; this file
-//! enforces them. It reads `cargo metadata` and the sources as text. A crate that is not in [`ARROWS`] is an error too:
-//! a new crate begins with the decision of what it may depend on.
+//! without I/O must not use, no unsafe code, the length of files. The map in ARCHITECTURE.md has the arrows and the
+//! groups of crates; this file enforces them. It reads `cargo metadata` and the sources as text. A crate that is not in
+//! the map is an error too: a new crate begins with the decision of what it may depend on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,45 +15,26 @@ mod public_types;
 
 use imports::{Sources, circles, imports, methods_of, shown, with_calls};
 
-/// Every crate of the workspace, and the crates of the workspace that it may depend on, in tests too.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("base", &[]),
-    ("pgwire", &["base"]),
-    ("auth", &["base"]),
-    ("pool", &["base"]),
-    ("config", &["base", "auth"]),
-    ("cluster", &["base"]),
-    ("session", &["base", "pgwire", "auth"]),
-    ("admin", &["base", "config"]),
-    ("engine", &["base", "pgwire", "auth", "session", "pool", "admin", "config"]),
-    ("uring", &["base"]),
-    ("heap", &[]),
-    ("pam", &[]),
-    ("runtime", &["base", "auth", "engine", "admin", "config", "heap", "uring"]),
-    ("web", &["base", "admin", "config"]),
-    ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
-    ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
-    ("pgclient", &["pgwire", "auth"]),
-    ("pglocal", &["pgclient"]),
-    ("terminal", &["base"]),
-    (
-        "weir",
-        &["base", "pgwire", "runtime", "web", "admin", "config", "cluster", "pam", "pgclient", "pglocal", "terminal"],
-    ),
-    ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
-    ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
-    ("demo", &["config", "pgclient", "pglocal", "terminal", "tests"]),
-    ("lab", &["pgclient", "pglocal"]),
-];
+/// The groups of the map: what holds for the crates below such a line of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Group {
+    /// `config` is one of them: its callers read the files.
+    WithoutIo,
+    /// They may be unsafe, and must say why at each place: they speak to the kernel, and to libraries of C.
+    Unsafe,
+    WithIo,
+    /// Tests, tools, and programs of their own.
+    NotPooler,
+}
 
-/// The crates of the pooler itself, in which no files may import each other in a circle.
-const PRODUCT: &[&str] = &[
-    "base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine", "uring", "heap", "pam",
-    "runtime", "web", "pgclient", "terminal", "weir",
-];
-
-/// The crates without I/O. `config` is one of them: its callers read the files.
-const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "cluster", "session", "admin", "engine"];
+impl Group {
+    const TITLES: [(Group, &str); 4] = [
+        (Group::WithoutIo, "without I/O"),
+        (Group::Unsafe, "unsafe, behind a safe interface"),
+        (Group::WithIo, "with I/O"),
+        (Group::NotPooler, "not in the pooler"),
+    ];
+}
 
 /// Libraries that do I/O, which the crates without I/O must not depend on.
 const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio", "hyper", "axum"];
@@ -113,45 +94,54 @@ struct Crate {
     /// Without the prefix `weir-`.
     name: String,
     folder: PathBuf,
+    /// Its row of the map; none if it has none.
+    row: Option<Row>,
     /// Names of all direct dependencies, those for tests and build scripts included.
     depends_on: BTreeSet<String>,
+}
+
+/// A row of the map.
+#[derive(Clone)]
+struct Row {
+    folder: PathBuf,
+    group: Group,
+    /// The crates of the workspace that it depends on, in tests too, and no others.
+    may_know: BTreeSet<String>,
 }
 
 #[test]
 fn every_arrow_between_crates_is_drawn_in_the_design() {
     let crates = crates();
-    let gone = ARROWS.iter().filter(|(name, _)| !crates.iter().any(|c| c.name == *name));
-    let mut wrong: Vec<_> = gone.map(|(name, _)| format!("{name} is in ARROWS, but is no crate")).collect();
-    for Crate { name, depends_on, .. } in crates {
-        let Some((_, may_know)) = ARROWS.iter().find(|(known, _)| *known == name) else {
-            wrong.push(format!("{name} is not in ARROWS: decide what it may know"));
+    let gone = map().into_iter().filter(|row| !crates.iter().any(|c| c.folder == row.folder));
+    let mut wrong: Vec<_> =
+        gone.map(|row| format!("{} is in the map, but is no crate", row.folder.display())).collect();
+    for Crate { name, depends_on, row, .. } in crates {
+        let Some(Row { may_know, .. }) = row else {
+            wrong.push(format!("{name} is not in the map of ARCHITECTURE.md: decide what it may know"));
             continue;
         };
-        let ours = depends_on.iter().filter_map(|dependency| ours(dependency));
-        wrong.extend(
-            ours.filter(|known| !may_know.contains(&known.as_str()))
-                .map(|known| format!("{name} must not know {known}")),
-        );
+        let knows: BTreeSet<String> = depends_on.iter().filter_map(|dependency| ours(dependency)).collect();
+        wrong.extend(knows.difference(&may_know).map(|known| format!("{name} must not know {known}")));
+        wrong.extend(may_know.difference(&knows).map(|known| format!("{name} does not depend on {known}")));
     }
-    assert!(wrong.is_empty(), "arrows that nobody drew:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "the map in ARCHITECTURE.md says otherwise:\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn arrows_never_run_in_a_circle() {
     // Removing crates that depend on no remaining crate must leave none.
-    let mut left: Vec<_> = ARROWS.to_vec();
+    let mut left = crates();
     while !left.is_empty() {
-        let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
-        let before = left.len();
-        left.retain(|(_, may_know)| may_know.iter().any(|known| names.contains(known)));
-        assert!(left.len() < before, "a circle among {names:?}");
+        let names: Vec<String> = left.iter().map(|c| c.name.clone()).collect();
+        left.retain(|c| c.depends_on.iter().filter_map(|known| ours(known)).any(|known| names.contains(&known)));
+        assert!(left.len() < names.len(), "a circle among {names:?}");
     }
 }
 
 #[test]
 fn no_files_of_a_crate_depend_on_each_other_in_a_circle() {
     let mut wrong = Vec::new();
-    for Crate { name, folder, .. } in crates().iter().filter(|c| PRODUCT.contains(&c.name.as_str())) {
+    for Crate { name, folder, .. } in crates().iter().filter(|c| c.is_pooler()) {
         let sources = sources(&folder.join("src"));
         let mut imports = imports(&sources);
         wrong.extend(circles(&imports).iter().map(|circle| format!("{name}: {}", shown(&imports, circle))));
@@ -210,7 +200,7 @@ fn the_engine_itself_only_dispatches() {
 
 #[test]
 fn crates_without_io_depend_on_no_library_that_does_any() {
-    for Crate { name, depends_on, .. } in crates().iter().filter(|c| WITHOUT_IO.contains(&c.name.as_str())) {
+    for Crate { name, depends_on, .. } in crates().iter().filter(|c| c.is_in(Group::WithoutIo)) {
         let found: Vec<_> = IO_LIBRARIES.iter().filter(|library| depends_on.contains(**library)).collect();
         assert!(found.is_empty(), "{name} has no I/O, but depends on {found:?}");
     }
@@ -219,7 +209,7 @@ fn crates_without_io_depend_on_no_library_that_does_any() {
 #[test]
 fn crates_without_io_name_no_file_socket_thread_clock_or_lock() {
     let mut wrong = Vec::new();
-    for Crate { folder, .. } in crates().iter().filter(|c| WITHOUT_IO.contains(&c.name.as_str())) {
+    for Crate { folder, .. } in crates().iter().filter(|c| c.is_in(Group::WithoutIo)) {
         for file in product_files(&folder.join("src")) {
             for (number, line) in code_lines(&read(&file)) {
                 let allowed = |word: &str| ALLOWED.iter().any(|(at, what, _)| file.ends_with(at) && *what == word);
@@ -231,16 +221,15 @@ fn crates_without_io_name_no_file_socket_thread_clock_or_lock() {
     assert!(wrong.is_empty(), "I/O where none may be:\n{}", wrong.join("\n"));
 }
 
-/// The crates that may be unsafe, and must say why at each place: they speak to the kernel, and to libraries of C.
-const UNSAFE: [&str; 3] = ["uring", "heap", "pam"];
-
 #[test]
 fn every_crate_but_three_forbids_unsafe_code() {
     let workspace = read(&root().join("Cargo.toml"));
     assert!(workspace.contains("unsafe_code = \"forbid\""), "the workspace's lints must forbid unsafe code");
-    for Crate { name, folder, .. } in crates() {
+    let crates = crates();
+    assert_eq!(crates.iter().filter(|c| c.is_in(Group::Unsafe)).count(), 3, "the crates that may be unsafe");
+    for Crate { name, folder, row, .. } in crates {
         let manifest = read(&folder.join("Cargo.toml"));
-        if UNSAFE.contains(&name.as_str()) {
+        if row.is_some_and(|row| row.group == Group::Unsafe) {
             assert!(manifest.contains("undocumented_unsafe_blocks = \"deny\""), "{name} must give its reasons");
             continue;
         }
@@ -321,7 +310,44 @@ fn a_circle_is_found_through_methods_of_one_type_in_several_files() {
     assert_eq!(found(&own(there), &own("impl Engine { fn come(&self) { self.go() } }")), 0);
 }
 
-/// The crates of the workspace, from cargo.
+impl Crate {
+    fn is_in(&self, group: Group) -> bool {
+        self.row.as_ref().is_some_and(|row| row.group == group)
+    }
+
+    /// Whether it is a part of the pooler itself, in which no files may import each other in a circle.
+    fn is_pooler(&self) -> bool {
+        self.row.is_some() && !self.is_in(Group::NotPooler)
+    }
+}
+
+/// The map of ARCHITECTURE.md: lines with the title of a group, and below each the rows of its crates.
+fn map() -> Vec<Row> {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let section = page.split("\n## The map\n").nth(1).expect("ARCHITECTURE.md has a map");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut group = None;
+    let mut rows = Vec::new();
+    for line in section.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [folder, what, may_know] = cells[..] else { panic!("three cells: {line}") };
+        if folder.is_empty() {
+            let title = what.trim_matches('*');
+            let known = Group::TITLES.into_iter().find(|(_, known)| *known == title);
+            group = Some(known.unwrap_or_else(|| panic!("no group of crates: {line}")).0);
+        } else if folder != "folder" {
+            let names = may_know.split(',').map(|name| name.trim().trim_end_matches(" (tests)"));
+            rows.push(Row {
+                folder: root().join(folder.trim_matches('`')),
+                group: group.unwrap_or_else(|| panic!("before any group: {line}")),
+                may_know: names.filter(|name| *name != "—").map(str::to_owned).collect(),
+            });
+        }
+    }
+    rows
+}
+
+/// The crates of the workspace, from cargo, each with its row of the map.
 fn crates() -> Vec<Crate> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -331,16 +357,19 @@ fn crates() -> Vec<Crate> {
     assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let packages = metadata["packages"].as_array().expect("there are packages");
-    packages.iter().map(crate_of).collect()
+    let rows = map();
+    packages.iter().map(|package| crate_of(package, &rows)).collect()
 }
 
-fn crate_of(package: &Value) -> Crate {
+fn crate_of(package: &Value, rows: &[Row]) -> Crate {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let dependencies = package["dependencies"].as_array().expect("a list of dependencies");
     let name = text(&package["name"]);
+    let folder = Path::new(&text(&package["manifest_path"])).parent().expect("a folder").to_owned();
     Crate {
         name: ours(&name).unwrap_or(name),
-        folder: Path::new(&text(&package["manifest_path"])).parent().expect("a folder").to_owned(),
+        row: rows.iter().find(|row| row.folder == folder).cloned(),
+        folder,
         depends_on: dependencies.iter().map(|dependency| text(&dependency["name"])).collect(),
     }
 }

@@ -1,5 +1,5 @@
 //! Pages are compared with what they describe: dependencies with the manifests, refusals with their source, paths and
-//! links with the tree, and the list of the site's pages with the pages.
+//! links with the tree, names in ARCHITECTURE.md with the sources, and the list of the site's pages with the pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,6 +23,37 @@ fn every_direct_dependency_has_a_line_of_reason_and_no_line_is_left_over() {
     assert!(left_over.is_empty(), "docs/dependencies.md explains what nobody depends on: {left_over:?}");
     let short: Vec<_> = rows(&page).into_iter().filter(|cells| cells[1].len() < 20).collect();
     assert!(short.is_empty(), "a reason is a sentence: {short:?}");
+}
+
+#[test]
+fn what_is_written_here_although_a_library_exists_has_its_size() {
+    let page = read("docs/dependencies.md");
+    let section = page.split("\n## Written here").nth(1).expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut compared = 0;
+    for stated in section.split(" (`").skip(1) {
+        let Some((path, size)) = stated.split_once("`, ") else { continue };
+        let Some((size, _)) = size.split_once(" lines)") else { continue };
+        let stated: usize = size.replace(',', "").parse().unwrap_or_else(|_| panic!("{path}: {size} lines"));
+        let lines = lines_without_tests(&root().join(path));
+        assert!(lines.abs_diff(stated) <= lines / 10, "docs/dependencies.md: {path} has {lines} lines, not {stated}");
+        compared += 1;
+    }
+    assert!(compared >= 12, "the section was not understood: {compared} sizes");
+}
+
+/// The lines of a source, or of all below a folder, without an inline `mod tests`, which is the last item, and without
+/// files of tests.
+fn lines_without_tests(path: &Path) -> usize {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let is_tests = |path: &Path| path.to_str().is_some_and(|path| path.ends_with("tests.rs"));
+        return entries.filter(|path| !is_tests(path)).map(|path| lines_without_tests(&path)).sum();
+    }
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let lines: Vec<&str> = text.lines().collect();
+    let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
+    lines.windows(2).position(is_tests).unwrap_or(lines.len())
 }
 
 #[test]
@@ -171,6 +202,65 @@ fn paths_and_links_on_every_page_lead_somewhere() {
         wrong.extend(paths.filter(|path| !root().join(path).exists()).map(|p| format!("{}: {p}", page.display())));
     }
     assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// The most bytes of ARCHITECTURE.md: it is read first, and the rest is at the head of each file.
+const ARCHITECTURE_BYTES: usize = 12 * 1024;
+
+#[test]
+fn the_page_of_the_architecture_is_short_and_names_what_there_is() {
+    let page = read("ARCHITECTURE.md");
+    assert!(page.len() <= ARCHITECTURE_BYTES, "{} bytes: tell the rest at the head of its crate or file", page.len());
+    let words = words_of_sources();
+    // A file is named by its path, or by its name beside others of the engine.
+    let folders = ["", "crates/engine/src/link", "crates/engine/src/client_login"].map(|folder| root().join(folder));
+    let there_is = |name: &str| {
+        if name.contains('/') || name.ends_with(".rs") {
+            return folders.iter().any(|folder| folder.join(name).exists());
+        }
+        root().join("crates").join(name).exists() || name.split("::").all(|word| words.contains(word))
+    };
+    let prose = page.split("```").step_by(2);
+    let names: Vec<&str> = prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 60, "the page was not understood: {names:?}");
+    let wrong: Vec<_> = names.into_iter().filter(|name| !name.contains([' ', '-']) && !there_is(name)).collect();
+    assert!(wrong.is_empty(), "ARCHITECTURE.md names what there is not: {wrong:?}");
+}
+
+#[test]
+fn the_page_of_the_architecture_has_all_of_the_port() {
+    let page = read("ARCHITECTURE.md");
+    let block = page.split("```").nth(1).expect("the port is a block");
+    let (inputs, calls) = block.split_once("\nIo ").expect("the inputs, then the calls");
+    let inputs = inputs.split("\nInput ").nth(1).expect("the inputs");
+    let written = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
+    let source = read("crates/engine/src/port.rs");
+    let names = |item: &str, start: &str| {
+        let lines = body(&source, item).lines().filter_map(|line| line.strip_prefix("    ")?.strip_prefix(start));
+        let names = lines.filter_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(written(inputs), names("pub enum Input<'a>", ""));
+    assert_eq!(written(calls), names("pub trait Io", "fn "));
+}
+
+/// The words of the sources of the crates and the simulator, without those of comments.
+fn words_of_sources() -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    let mut folders = vec![root().join("crates"), root().join("sim")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path).expect("a source");
+                let code = text.lines().filter_map(|line| line.split("//").next());
+                let found = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+                words.extend(found.map(str::to_owned));
+            }
+        }
+    }
+    words
 }
 
 /// The targets of Markdown's links and pictures, and of the pictures that HTML names, outside of code.

@@ -219,9 +219,11 @@ impl Postgres {
         }
     }
 
-    /// An administrator ends one process, chosen at random.
-    pub(crate) fn terminate_one(&mut self, ctx: &mut Context, rng: &mut Rng) {
-        let alive: Vec<usize> = (0..self.backends.len()).filter(|i| self.backends[*i].is_some()).collect();
+    /// An administrator ends one process, chosen at random, of one server or of all.
+    pub(crate) fn terminate_one(&mut self, ctx: &mut Context, server: Option<usize>, rng: &mut Rng) {
+        let fits =
+            |i: &usize| self.backends[*i].as_ref().is_some_and(|b| server.is_none_or(|server| b.server == server));
+        let alive: Vec<usize> = (0..self.backends.len()).filter(fits).collect();
         if alive.is_empty() {
             return;
         }

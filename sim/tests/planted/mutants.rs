@@ -32,6 +32,7 @@ const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const PRIMARIES: &str = "crates/engine/src/primary/view.rs";
+const WATCH: &str = "crates/engine/src/pause/watch.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
@@ -151,8 +152,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "    let wanted = server.marked_for_close || slot.is_wanted();\n",
-            to: "    let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
+            from: "    let wanted = server.closes() || slot.is_wanted();\n",
+            to: "    let wanted = server.closes() || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -477,6 +478,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: DEPART,
             from: "export::is_free(client) && session.may_move()",
             to: "(PLANTED && client.link.is_none() || export::is_free(client) && session.may_move())",
+        }],
+    },
+    Mutant {
+        name: "hasty fence",
+        what: "a worker says that it has left a host while transactions go on there",
+        found_by: &[Checker::OnePrimary],
+        edits: &[Edit {
+            file: WATCH,
+            from: "primaries.is_fenced(pool, |server| fenced::holds_out(conns, server))",
+            to: "PLANTED || primaries.is_fenced(pool, |server| fenced::holds_out(conns, server))",
         }],
     },
 ];

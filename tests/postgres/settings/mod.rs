@@ -206,6 +206,7 @@ const OWN: &[(&str, Effect)] = &[
     ("max_pinned", Seen("in_auto_only_a_share_of_a_pool_is_kept_and_one_client_more_is_given_the_reason")),
     ("listen", Seen("many_clients_listen_on_one_server_and_the_others_serve_everybody")),
     ("old_primary_timeout", Seen("two_primaries_are_never_written_to_at_once")),
+    ("server_tcp_timeout", Seen("a_primary_whose_packets_are_lost_is_left_by_default")),
     ("switch_timeout", Seen("an_operator_can_move_a_pool_only_to_a_host_that_takes_writes")),
     ("pin_refuse", Seen("a_kind_that_a_pool_refuses_is_an_error_and_where_it_is_found_afterwards_the_client_goes")),
     ("warn_on_dirty", Seen("a_client_is_warned_once_for_each_kind_of_state_that_it_loses")),

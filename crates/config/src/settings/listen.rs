@@ -153,6 +153,19 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("tcp_user_timeout"),
     Setting::new(
         Listen,
+        "server_tcp_timeout",
+        Kind::ANY_TIME,
+        "5s",
+        Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.server)),
+        "How long the host of a server may acknowledge nothing until its connections count as lost: it sets keep-alive \
+         probes (the first after two fifths of it, then one in each fifth, in whole seconds) and TCP_USER_TIMEOUT of \
+         connections to servers, as far as the settings above don't. A pause of the host or the network that is longer \
+         costs the transactions on its connections. 0, or `keepalive` off: the settings above.",
+    )
+    .ini_own("server_tcp_timeout")
+    .ini_default("0"),
+    Setting::new(
+        Listen,
         "socket_buffer",
         COUNT,
         "0",

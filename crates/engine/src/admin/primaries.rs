@@ -26,7 +26,14 @@ impl Admin {
         at: &Target,
         io: &mut I,
     ) {
-        let orders = self.primaries.found(pool, at, limits(core, pool), now);
+        // A new configuration may have come in between. Logins of a pool that wants no primary have gone on with it.
+        let Some(config) = core.common.config().pool(pool).filter(|pool| pool.session_attrs.wants_primary()) else {
+            return;
+        };
+        let orders = match config.targets.contains(at) {
+            true => self.primaries.found(pool, at, limits(core, pool), now),
+            false => self.primaries.no_host(pool),
+        };
         self.order(core, now, pool, orders, io);
     }
 
@@ -88,11 +95,14 @@ impl Admin {
         self.arm_primaries(core);
     }
 
-    /// A configuration is in force: pools may be gone, or want no primary any more.
+    /// A configuration is in force: pools may be gone, want no primary any more, or have other hosts.
     pub(crate) fn primaries_configured<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        let config = core.common.config();
-        let wants = |name: &str| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary());
-        for (pool, order) in self.primaries.retain(wants) {
+        let config = core.common.config().clone();
+        let hosts = |name: &str| {
+            let pool = config.pool(name).filter(|pool| pool.session_attrs.wants_primary());
+            pool.map(|pool| pool.targets.clone())
+        };
+        for (pool, order) in self.primaries.configured(hosts) {
             self.order(core, now, &pool, vec![order], io);
         }
     }

@@ -73,7 +73,10 @@ pub(crate) fn lent_received<I: Io>(
     io: &mut I,
 ) {
     let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, shared } = lent;
-    let ix = borrowed_pool(core, &pool).filter(|ix| messages::may_stay(core, *ix, &server));
+    let ix = borrowed_pool(core, &pool);
+    // Whether the server may stay depends on it.
+    ix.into_iter().for_each(|ix| core.pools.get_mut(ix).accepted.share(shared.clone()));
+    let ix = ix.filter(|ix| messages::may_stay(core, *ix, &mut server));
     let Some((ix, proof)) = ix.and_then(|ix| messages::tie(core, &mut server, conn, ix).map(|proof| (ix, proof)))
     else {
         // The pool has been removed here, or has left the host, or the server sent something as it was about to leave.
@@ -86,7 +89,6 @@ pub(crate) fn lent_received<I: Io>(
         slot.welcome_confirmed(now);
     }
     let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
-    slot.accepted.share(shared);
     slot.failures.succeed();
     let mut answer = borrowing.borrower.received(&mut slot.pool, id, (conn, lent), ages, proof, now);
     if let Release::Next { check: checked, .. } = &mut answer {

@@ -123,10 +123,11 @@ pub(crate) fn refuse_request<I: Io>(
     send(request.from, slot.id(), Body::ToBorrower(refused, error), None, io);
 }
 
-/// Whether a pool still uses the host of a server that comes from another worker.
-pub(crate) fn may_stay(core: &Core, ix: PoolIx, server: &ServerSlot) -> bool {
+/// Whether a pool still uses a server that comes from another worker.
+pub(crate) fn may_stay(core: &Core, ix: PoolIx, server: &mut ServerSlot) -> bool {
     let slot = core.pools.get(ix);
-    core.primaries.may_stay(&slot.name, slot.config.session_attrs, server.connection.target())
+    !server.up().is_some_and(|(up, _)| up.is_doubtful(&slot.accepted))
+        && core.primaries.may_stay(&slot.name, slot.config.session_attrs, server.connection.target())
 }
 
 /// Gives a server its new handle and pool, with the proof that it is clean.

@@ -30,7 +30,7 @@ pub(crate) fn send_lent<I: Io>(
     let resolved = server.connection.on().map(|(name, address)| (name.into(), address));
     messages::untie(core, &mut server);
     let slot = core.pools.get(ix);
-    let unwanted = slot.pool.is_unwanted(lent) || server.marked_for_close;
+    let unwanted = slot.pool.is_unwanted(lent) || server.closes();
     let body = Body::Lent(Box::new(Lent {
         id: request.id,
         lent,
@@ -73,6 +73,7 @@ pub(crate) fn receives<I: Io>(core: &mut Core, now: Time, from: WorkerId, pool: 
         return;
     };
     let slot = core.pools.get_mut(ix);
+    slot.follow_functions();
     let LendingRole::Owner(lender) = &mut slot.lending else { return misdirected(io) };
     match lender.receive(&mut slot.pool, from, message, now) {
         Some((request, Acquire::Granted { server, check })) => messages::lend(core, request, server, check, io),
@@ -105,7 +106,7 @@ pub(crate) fn lent_returned<I: Io>(
     io: &mut I,
 ) {
     let Some(&LentServer { pool: ix, borrower, .. }) = core.lent.get(&lent) else { return io.close(conn) };
-    let stays = messages::may_stay(core, ix, &server);
+    let stays = messages::may_stay(core, ix, &mut server);
     let Some(proof) = messages::tie(core, &mut server, conn, ix).filter(|_| stays) else {
         let database = core.pools.get(ix).name.clone();
         close::drop_moved(core, conn, &server, &database, io);
@@ -117,7 +118,8 @@ pub(crate) fn lent_returned<I: Io>(
         lender.server_ended(borrower);
     }
     messages::add_moved(core, server, io);
-    let answer = core.pools.get_mut(ix).pool.returned(lent, conn, proof, now);
+    let slot = core.pools.get_mut(ix);
+    let answer = slot.pool.returned(lent, conn, proof, now);
     release::passed_on(core, now, ix, conn, answer, io);
 }
 

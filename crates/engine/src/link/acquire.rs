@@ -1,6 +1,6 @@
 //! A client gets a server: from its pool, or as the next one in the queue.
 
-use weir_base::{ConnId, Span, Time};
+use weir_base::{ConnId, PoolMode, Span, Time};
 use weir_pgwire::{Dirty, HEAD};
 use weir_pool::Acquire;
 use weir_session::{Refusal, StopReason, param_sync, sequences};
@@ -106,6 +106,9 @@ pub(crate) fn acquire<I: Io>(
         create::move_to_successor(core, now, client);
         slot = core.pools.get_mut(client.pool);
     }
+    if matches!(&client.phase, ClientPhase::Ready(session) if session.mode() == PoolMode::Auto) {
+        slot.follow_functions();
+    }
     match slot.pool.acquire(client.conn, now) {
         Acquire::Granted { server, check } => {
             slot.counts.counters.times().wait.count(0);
@@ -159,6 +162,10 @@ pub(crate) fn link<I: Io>(
     }
     if let (ClientPhase::Ready(session), Some((up, _))) = (client.phase_mut(), server.up()) {
         sequences::linked(session, up, &slot.accepted, &cx.sessions.params);
+        if session.mode() == PoolMode::Auto {
+            up.is_used(&slot.accepted);
+            slot.auto_client_linked(cx.now);
+        }
     }
     if check {
         let query = slot.config.check_query.as_deref().unwrap_or_default();

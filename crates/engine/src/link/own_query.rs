@@ -11,14 +11,12 @@ use crate::link::{acquire, full, leave, lost, pin, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
+use crate::server::hosts::READ_ONLY;
 use crate::server::slot::{Reset, ServerPhase, ServerSlot};
 
 /// The query was cancelled: by a timeout that an earlier client has set, or from outside. The values are not the
 /// cause.
 const QUERY_CANCELED: &str = "57014";
-
-/// Why a server is closed whose host takes no writes any more.
-const READ_ONLY: &str = "session is read-only";
 
 /// A server has been reset, including what its connect_query had set: runs that query again.
 fn run_connect_query_again<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {

@@ -16,7 +16,7 @@ use crate::link::{acquire, exchange, leave, lost, lost_state, own_query, relay, 
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
-use crate::server::slot::{ServerPhase, ServerSlot};
+use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
 use crate::workers::messages::{Message, Payload};
 
 /// The SQLSTATE of a write where none are taken (read_only_sql_transaction).
@@ -68,17 +68,27 @@ fn says_read_only(attrs: SessionAttrs, is_idle: bool, reported: &[(String, Strin
     }
 }
 
-/// The host of a server may take no writes any more: the server is asked at its release; where its client keeps it, the
-/// next login shows it.
+/// The host of a server may take no writes any more: the server is asked at its release; where its client keeps it, a
+/// login shows it. `reported`: the server reports that its transactions are read-only, and not by its client's doing;
+/// otherwise a write was refused.
 #[cold]
-fn doubt(core: &mut Core, now: Time, server: &mut ServerSlot) {
+fn doubt(core: &mut Core, now: Time, server: &mut ServerSlot, reported: bool) {
     let slot = core.pools.get_mut(server.pool);
     if !slot.config.session_attrs.wants_primary() || server.left {
         return;
     }
+    let is_kept = slot.config.mode == PoolMode::Session || server.is_pinned();
+    // What a login would show, such a server reports by itself: its client has asked for read-only transactions.
+    let knows = || match &server.state {
+        ServerState::Up(up, _) => up.role().standby.is_some() && up.role().read_only.is_some(),
+        _ => false,
+    };
+    if !reported && ((is_kept && knows()) || !slot.looks.may_look(now)) {
+        return;
+    }
     server.doubt();
-    if (slot.config.mode == PoolMode::Session || server.is_pinned()) && slot.may_look(now) {
-        slot.pool.try_now(now);
+    if is_kept && let Some(look) = if reported { slot.looks.plan(now) } else { Some(now) } {
+        slot.pool.try_now(look);
         core.common.follow_up(FollowUp::PollPool(server.pool));
     }
 }
@@ -98,6 +108,10 @@ fn take_reports(
     let is_idle = server.phase() == Some(ServerPhase::Idle);
     if let Some(why) = says_read_only(core.pools.get(server.pool).config.session_attrs, is_idle, reported) {
         core.common.follow_up(FollowUp::demoted(server, why));
+    }
+    if server.left && reported.iter().any(|(name, value)| name == "in_hot_standby" && value == "off") {
+        // It was promoted, and its pool is leaving it.
+        core.primaries.hold_out(&core.pools.get(server.pool).name, [server.conn]);
     }
     let (ix, table) = (server.pool, &core.sessions.params);
     let Some((up, phase)) = server.up() else { return };
@@ -261,7 +275,7 @@ fn unusual_reply<I: Io>(
     count_refused(core, &server, client.as_deref_mut(), &unusual, io);
     client.into_iter().for_each(|client| core.conns.put_client(client));
     if unusual.read_only || unusual.errors.iter().any(|code| code == READ_ONLY_TRANSACTION) {
-        doubt(core, now, &mut server);
+        doubt(core, now, &mut server, unusual.read_only);
     }
     let violation = relay::violation(&unusual);
     if let Some(fatal) = unusual.fatal {

@@ -141,7 +141,7 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
         PoolMode::Auto if server.is_pinned() => return u32::MAX,
         _ => {}
     }
-    let wanted = server.marked_for_close || slot.is_wanted();
+    let wanted = server.closes() || slot.is_wanted();
     if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.conn)) {
         1
     } else {

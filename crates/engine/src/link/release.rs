@@ -29,6 +29,8 @@ use crate::timers::Who;
 
 /// Why a server with an old address or login is closed (PgBouncer's text).
 pub(crate) const RECONFIGURED: &str = "database configuration changed";
+/// Why a server is closed on which functions may have left what nobody asked about.
+const DOUBTFUL: &str = "functions have changed";
 /// Why a server is closed that can't be given to another client.
 const UNCLEAN: &str = "unclean server";
 
@@ -106,6 +108,7 @@ fn return_after<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, 
 fn close_unfree<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: Unfree, io: &mut I) {
     let why = match why {
         Unfree::Unclean => UNCLEAN,
+        Unfree::Doubtful => DOUBTFUL,
         Unfree::Left => RECONFIGURED,
         Unfree::Unfit(unfit) => {
             if unfit.is_standby {
@@ -235,7 +238,7 @@ fn link_status(common: &Common, slot: &PoolSlot, server: &ServerSlot, client: Op
     if session_mode && client.reading.has(Reason::Waits) {
         return LinkStatus::Resume;
     }
-    let outdated = || server.marked_for_close || slot.pool.is_outdated(server.conn);
+    let outdated = || server.closes() || slot.pool.is_outdated(server.conn);
     let at_once = || server.left || common.config().server_fast_close;
     if session_mode && !mid_message && at_once() && outdated() {
         return LinkStatus::Replaced;
@@ -310,7 +313,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
         return ReleaseAction::Cleaning;
     }
     let used = server.take_use();
-    let (marked, conn) = (server.marked_for_close, server.conn);
+    let (marked, conn) = (server.closes(), server.conn);
     let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
     if marked {
         return ReleaseAction::Close(RECONFIGURED);
@@ -354,6 +357,8 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
 enum Unfree {
     /// It is in the middle of something, or holds what a client has left.
     Unclean,
+    /// Functions may have left something there that nobody asked about.
+    Doubtful,
     /// Its pool has left its host.
     Left,
     /// It has another role than the pool wants.
@@ -364,7 +369,7 @@ enum Unfree {
 #[cold]
 fn ask_role<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> bool {
     server.doubt_settled();
-    let usable = !server.marked_for_close && server.up().is_some_and(|(up, _)| !up.is_unusable());
+    let usable = !server.closes() && server.up().is_some_and(|(up, _)| !up.is_unusable());
     let Some(query) = still_takes_writes(slot.config.session_attrs).filter(|_| usable) else { return false };
     acquire::own_query(cx, slot, server, query, ServerPhase::CheckingRoleAgain);
     true
@@ -382,6 +387,9 @@ fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, Unfree> {
     }
     let Some((up, phase)) = server.up() else { return Err(Unfree::Unclean) };
     let proof = up.prove_clean().ok_or(Unfree::Unclean)?;
+    if up.is_doubtful(&slot.accepted) {
+        return Err(Unfree::Doubtful);
+    }
     *phase = ServerPhase::Idle;
     Ok(proof)
 }

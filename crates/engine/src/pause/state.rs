@@ -254,7 +254,7 @@ impl PauseState {
     pub(crate) fn take_finished(
         &mut self,
         common: &mut Common,
-        is_over: impl Fn(&PauseState, &WaitingCommand) -> bool,
+        mut is_over: impl FnMut(&PauseState, &WaitingCommand) -> bool,
     ) -> Vec<WaitingCommand> {
         let watches = std::mem::take(&mut self.watches);
         let (over, waiting) = watches.into_iter().partition(|watch| is_over(self, watch));

@@ -29,14 +29,14 @@ pub(crate) fn check_drained<I: Io>(core: &mut Core, io: &mut I) {
 /// nothing more.
 pub(crate) fn check_watches<I: Io>(core: &mut Core, io: &mut I) {
     if core.common.is_under_way(UnderWay::WATCH) {
-        let (conns, pools, primaries) = (&core.conns, &core.pools, &core.primaries);
+        let (conns, pools, primaries) = (&core.conns, &core.pools, &mut core.primaries);
         let over = core.pause.take_finished(&mut core.common, |halt, watch| {
             let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
             match watch.until {
                 Condition::Quiet => named.all(|pool| pool.is_quiescent()),
                 Condition::Fenced => {
                     let pool = watch.name.as_deref().unwrap_or_default();
-                    fenced::holdouts(conns, pools, primaries, pool).is_empty()
+                    primaries.is_fenced(pool, |server| fenced::holds_out(conns, server))
                 }
                 Condition::Flushed => !halt.is_flushing(),
                 // Only the pool knows which servers are lent.

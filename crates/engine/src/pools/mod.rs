@@ -36,6 +36,7 @@ use crate::listen::state::{Listening, has_room};
 use crate::pools::application_errors::ApplicationErrors;
 use crate::pools::error_rate::ErrorRate;
 use crate::pools::lost_servers::LostServers;
+use crate::primary::looks::Looks;
 use crate::server::credentials::KnownCredentials;
 use crate::server::failures::LoginFailures;
 use crate::server::hosts::Hosts;
@@ -47,8 +48,9 @@ use crate::workers::quota::servers::PoolQuota;
 /// How long the login messages of a pool are sent to clients without asking a server again.
 const CONFIRMED_FOR: Span = Span::from_secs(1);
 
-/// How often it is looked at the most whether a pool's host takes writes, after errors that may say so.
-const LOOK_EVERY: Span = Span::from_secs(1);
+/// How long texts of which all is known are sent without a question whether functions have changed past the pool. One
+/// question in that time is all that an old text costs.
+const FUNCTIONS_ASKED: Span = Span::from_secs(5);
 
 /// The pools of a worker.
 #[derive(Default)]
@@ -90,12 +92,14 @@ pub(crate) struct PoolSlot {
     pub(crate) last_welcome: Option<Box<LastWelcome>>,
     /// The statements that the pool's servers have accepted.
     pub(crate) accepted: PoolStatements,
+    /// When it was last asked whether functions have changed past the pool (`mode = "auto"`).
+    functions_asked: Time,
     /// The pool's credentials for its servers, besides the configuration.
     pub(crate) credentials: KnownCredentials,
     /// The state of the pool's hosts.
     pub(crate) hosts: Hosts,
     /// When it was last looked whether the host takes writes.
-    looked_at: Option<Time>,
+    pub(crate) looks: Looks,
     /// The pool's failed logins.
     pub(crate) failures: LoginFailures,
     /// The pool's logged-in clients.
@@ -316,9 +320,10 @@ impl PoolSlot {
             confirmed_at: Time::from_micros(0),
             last_welcome: None,
             accepted,
+            functions_asked: now,
             credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
-            looked_at: None,
+            looks: Looks::default(),
             failures: LoginFailures::default(),
             clients: 0,
             lookups: 0,
@@ -393,6 +398,24 @@ impl PoolSlot {
         &mut self.armed
     }
 
+    /// A client needs a server: idle ones are closed once if functions that leave state were found changed
+    /// (`mode = "auto"`).
+    #[inline]
+    pub(crate) fn follow_functions(&mut self) {
+        if self.accepted.outdates_servers() {
+            self.pool.replace_idle();
+        }
+    }
+
+    /// A client in `mode = "auto"` gets a server: now and then it asks whether functions have changed past the pool.
+    #[inline]
+    pub(crate) fn auto_client_linked(&mut self, now: Time) {
+        if now.since(self.functions_asked) >= FUNCTIONS_ASKED {
+            self.functions_asked = now;
+            self.accepted.ask_for_functions();
+        }
+    }
+
     /// The login messages are those of a server now.
     pub(crate) fn welcome_confirmed(&mut self, now: Time) {
         self.confirmed_at = now;
@@ -433,15 +456,6 @@ impl PoolSlot {
         self.hosts = Hosts::default();
         self.failures.forget();
         self.pool.retry_now();
-    }
-
-    /// Whether a look at the pool's host is not too soon after the last one.
-    pub(crate) fn may_look(&mut self, now: Time) -> bool {
-        let may = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
-        if may {
-            self.looked_at = Some(now);
-        }
-        may
     }
 
     /// One of the pool's servers has logged in.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::PrimaryWaits;
+use weir_admin::{PrimaryWaits, ServiceState};
 use weir_base::{ConnId, Target, Time, WorkerId};
 use weir_session::Refusal;
 
@@ -21,7 +21,7 @@ use crate::primary::fenced::holdouts;
 use crate::primary::view::View;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::server::{close, login, open};
-use crate::workers::messages::{Message, Payload};
+use crate::workers::messages::{Drain, Message, Payload};
 
 /// Why the server of a host is closed that its pool has left.
 pub(crate) const LEFT: &str = "primary moved";
@@ -45,12 +45,16 @@ pub(crate) fn carry_out<I: Io>(
             core.primaries.set(pool.clone(), View::Leaving { to, holds });
             pools.iter().for_each(|ix| create::apply_pause(core, now, *ix));
             leave_others(core, now, pool, &pools, io);
+            let holdouts = holdouts(&core.conns, &core.pools, &core.primaries, pool);
+            core.primaries.hold_out(pool, holdouts);
         }
         // The worker that has seen it has done so.
         PrimaryStep::Abandon(_) if core.primaries.of(pool) == Some(&View::Unknown) => {}
         PrimaryStep::Abandon(host) => abandon(core, now, pool, &pools, (&host, None), io),
         PrimaryStep::Look(at) => {
             core.primaries.set(pool.clone(), View::Looking(at));
+            // A pool that is paused opens nothing: it finds its host when it goes on.
+            waits.pools = pools.iter().filter(|ix| is_active(core, **ix)).count() as u32;
             for ix in pools {
                 open::stop_waiting_for_host(core, now, ix);
                 create::apply_pause(core, now, ix);
@@ -64,6 +68,8 @@ pub(crate) fn carry_out<I: Io>(
                 create::apply_pause(core, now, *ix);
                 core.pools.get_mut(*ix).pool.retry_now();
             }
+            stay(core, pool, &pools);
+            pools.iter().for_each(|ix| open::wait_anew(core, now, *ix, io));
             go_on(core, now, &pools, io);
             if core.primaries.first(pool).is_some() {
                 leave_others(core, now, pool, &pools, io);
@@ -93,7 +99,14 @@ pub(crate) fn configured<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     for name in core.primaries.apply_config(core.common.config()) {
         let pools = core.pools.named(Some(&name));
         pools.iter().for_each(|ix| create::apply_pause(core, now, *ix));
+        stay(core, &name, &pools);
         go_on(core, now, &pools, io);
+    }
+    // The pools of a database may be new.
+    for ix in core.pools.indices() {
+        if core.primaries.only(&core.pools.get(ix).name).is_some() {
+            try_now(core, now, ix);
+        }
     }
 }
 
@@ -135,6 +148,20 @@ fn leave_others<I: Io>(core: &mut Core, now: Time, pool: &str, pools: &[PoolIx],
     pools.iter().for_each(|ix| core.common.follow_up(FollowUp::PollPool(*ix)));
 }
 
+/// The servers that were left are not any more where the pool may be at their hosts again.
+fn stay(core: &mut Core, pool: &str, pools: &[PoolIx]) {
+    let back = |server: &&ServerSlot| {
+        let attrs = |ix| core.pools.get(ix).config.session_attrs;
+        server.left
+            && pools.contains(&server.pool)
+            && core.primaries.may_stay(pool, attrs(server.pool), server.connection.target())
+    };
+    let servers: Vec<ConnId> = core.conns.all::<ServerSlot>().filter(back).map(|server| server.conn).collect();
+    for server in servers {
+        core.conns.get_mut::<ServerSlot>(server).into_iter().for_each(ServerSlot::stay);
+    }
+}
+
 fn leave_server<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
     let Some(server) = core.conns.get_mut::<ServerSlot>(conn) else { return };
     if server.is_new() {
@@ -171,6 +198,12 @@ fn try_now(core: &mut Core, now: Time, ix: PoolIx) {
         slot.pool.try_now(now);
     }
     core.common.follow_up(FollowUp::PollPool(ix));
+}
+
+/// Whether the pool may open servers, as far as operators are concerned.
+fn is_active(core: &Core, ix: PoolIx) -> bool {
+    let draining = core.shutdown.draining() == Some(Drain::Servers);
+    core.pause.of_pool(&core.pools.get(ix).name, draining) == ServiceState::Active
 }
 
 fn count_waiting(core: &Core, now: Time, ix: PoolIx, waits: &mut PrimaryWaits) {

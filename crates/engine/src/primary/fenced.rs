@@ -19,6 +19,11 @@ pub(crate) fn holdouts(conns: &ConnTable, pools: &Pools, primaries: &Primaries, 
     conns.all::<ServerSlot>().filter(left).map(|server| server.conn).collect()
 }
 
+/// Whether the client of this server may still write at a host that its pool leaves.
+pub(crate) fn holds_out(conns: &ConnTable, server: ConnId) -> bool {
+    conns.get::<ServerSlot>(server).is_some_and(|server| server.left && may_write(server))
+}
+
 /// Whether a server's client may write there. A server in recovery takes no writes, until it is promoted.
 fn may_write(server: &ServerSlot) -> bool {
     let ServerState::Up(up, phase) = &server.state else { return false };

@@ -1,7 +1,7 @@
 //! Which host of a pool takes its writes, and how a pool moves to another one. For pools that want a primary
 //! (`target_session_attrs` `read-write` or `primary`), over all their users and workers.
 //!
-//! - `view`: what a worker knows. `fence`: a worker leaves a host, and goes on at another. `fenced`: whether it has left.
+//! - `view`: what a worker knows. `looks`: when it looks whether a host takes writes, after errors. `fence`: a worker leaves a host, and goes on at another. `fenced`: whether it has left.
 //! - `seats`: what worker 0 knows and decides. `admin/primaries` sends its orders to the workers.
 //!
 //! Invariant, the fence: no client gets a server of a new primary before all workers have left the old one. A login that
@@ -10,6 +10,7 @@
 
 pub(crate) mod fence;
 pub(crate) mod fenced;
+pub(crate) mod looks;
 pub(crate) mod seats;
 pub(crate) mod view;
 

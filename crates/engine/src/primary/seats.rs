@@ -117,6 +117,11 @@ impl Seats {
         vec![Order::Step(PrimaryStep::Leave { to: at.clone(), holds: false })]
     }
 
+    /// A login has found a host fit that is not the pool's any more, and waits.
+    pub(crate) fn no_host(&mut self, pool: &Arc<str>) -> Vec<Order> {
+        self.pools.entry(pool.clone()).or_default().settle_unless_moving()
+    }
+
     /// A worker has left this host, which takes no writes any more, for this reason.
     pub(crate) fn lost(&mut self, pool: &Arc<str>, host: &Target, why: &str) -> Vec<Order> {
         let seat = self.pools.entry(pool.clone()).or_default();
@@ -188,7 +193,7 @@ impl Seats {
                     moving.stage = Stage::Looking;
                     vec![Order::Step(PrimaryStep::Look(moving.to.clone()))]
                 }
-                // Nobody uses the pool: there is nobody to look.
+                // Nobody uses the pool, or it is paused: there is nobody to look.
                 Stage::Looking if waits.pools > 0 => Vec::new(),
                 Stage::Leaving | Stage::Looking => seat.arrive(now),
             },
@@ -231,17 +236,20 @@ impl Seats {
         self.armed.get_or_insert(Time::NEVER)
     }
 
-    /// A new configuration: forgets the pools that it does not have, and answers who has moved them.
-    pub(crate) fn retain(&mut self, has: impl Fn(&str) -> bool) -> Vec<(Arc<str>, Order)> {
-        let mut answers = Vec::new();
+    /// A new configuration, with these hosts for each pool that wants a primary: forgets the other pools, ends moves to
+    /// hosts that it does not have, and answers who has moved them.
+    pub(crate) fn configured(&mut self, hosts: impl Fn(&str) -> Option<Vec<Target>>) -> Vec<(Arc<str>, Order)> {
+        let mut orders = Vec::new();
         self.pools.retain(|pool, seat| {
-            let stays = has(pool);
-            if !stays {
-                answers.extend(seat.gone().map(|answer| (pool.clone(), answer)));
-            }
-            stays
+            let hosts = hosts(pool);
+            let for_pool = match &hosts {
+                Some(hosts) => seat.hosts_changed(hosts),
+                None => seat.gone().into_iter().collect(),
+            };
+            orders.extend(for_pool.into_iter().map(|order| (pool.clone(), order)));
+            hosts.is_some()
         });
-        answers
+        orders
     }
 
     /// For SHOW PRIMARIES.
@@ -269,6 +277,11 @@ impl Seat {
         vec![Order::Step(PrimaryStep::Settle(self.at.clone()))]
     }
 
+    /// The workers go on where the pool is; while it moves, the next order says where that is.
+    fn settle_unless_moving(&self) -> Vec<Order> {
+        if self.moving.is_none() { self.settle() } else { Vec::new() }
+    }
+
     /// The pool has no primary any more.
     fn gone(&mut self) -> Option<Order> {
         if let Some(by) = self.arrival.take().and_then(|arrival| arrival.by) {
@@ -277,6 +290,24 @@ impl Seat {
         let by = self.moving.take()?.by?;
         let error = "a new configuration has removed the pool, or its target_session_attrs".to_owned();
         Some(Order::Answer(by, Err(CommandError::SwitchFailed(error))))
+    }
+
+    /// The pool has these hosts from now on. One that it has left for the last time is not its primary any more, and
+    /// another one need not wait until the pool has been there for long enough.
+    fn hosts_changed(&mut self, hosts: &[Target]) -> Vec<Order> {
+        let ended = self.moving.take_if(|moving| !hosts.contains(&moving.to));
+        let gone = self.at.take_if(|at| !hosts.contains(at));
+        if ended.is_none() && gone.is_none() {
+            return Vec::new();
+        }
+        self.left = gone.or(self.left.take());
+        let mut orders = self.settle_unless_moving();
+        if let Some(Move { to, by: Some(by), .. }) = ended {
+            let error =
+                CommandError::SwitchFailed(format!("a new configuration has removed {to} from the pool's hosts"));
+            orders.push(Order::Answer(by, Err(error)));
+        }
+        orders
     }
 
     /// The pool has moved, and all workers may go on.

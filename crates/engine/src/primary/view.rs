@@ -6,13 +6,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_base::Target;
+use weir_base::{ConnId, Target};
 use weir_config::{Config, SessionAttrs};
 
 /// What is known, by the pools' names.
 #[derive(Default)]
 pub(crate) struct Primaries {
     known: HashMap<Arc<str>, View>,
+    /// By the names of pools that leave hosts: servers there whose clients may still write. Some may have been released
+    /// since.
+    holdouts: HashMap<Arc<str>, Vec<ConnId>>,
 }
 
 /// What is known of one pool.
@@ -54,7 +57,28 @@ impl Primaries {
     }
 
     pub(crate) fn set(&mut self, pool: Arc<str>, view: View) {
+        self.holdouts.remove(&pool);
         self.known.insert(pool, view);
+    }
+
+    /// The clients of these servers may still write to a host that a pool leaves.
+    pub(crate) fn hold_out(&mut self, pool: &Arc<str>, servers: impl IntoIterator<Item = ConnId>) {
+        if matches!(self.of(pool), Some(View::Leaving { .. })) {
+            self.holdouts.entry(pool.clone()).or_default().extend(servers);
+        }
+    }
+
+    /// Whether no client may write any more to a host that a pool leaves; `holds_out`: whether a server's still may. Each
+    /// server is asked about once it holds out no more, and once in between for each call.
+    pub(crate) fn is_fenced(&mut self, pool: &str, holds_out: impl Fn(ConnId) -> bool) -> bool {
+        let Some(servers) = self.holdouts.get_mut(pool) else { return true };
+        while servers.pop_if(|server| !holds_out(*server)).is_some() {}
+        servers.is_empty()
+    }
+
+    /// Whether a pool knows its primary, so that its logins need not look for it.
+    pub(crate) fn is_known(&self, pool: &str) -> bool {
+        matches!(self.of(pool), Some(View::At(_)))
     }
 
     /// The host at which a pool's next login is tried first.
@@ -97,6 +121,7 @@ impl Primaries {
     /// A new configuration: drops what it does not have. Returns the names of the pools.
     pub(crate) fn apply_config(&mut self, config: &Config) -> Vec<Arc<str>> {
         let wants = |name: &str| config.pool(name).is_some_and(|pool| pool.session_attrs.wants_primary());
+        self.holdouts.retain(|name, _| wants(name));
         self.known.extract_if(|name, _| !wants(name)).map(|(name, _)| name).collect()
     }
 }

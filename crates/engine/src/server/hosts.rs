@@ -117,10 +117,16 @@ impl Hosts {
     }
 
     /// What the failure counts as for the pool if the try that has just begun fails with this kind: whether another try
-    /// of the round is left.
-    pub(crate) fn failure(&self, pool: &PoolConfig, attempt: Attempt, kind: LoginFailureKind) -> ConnectFailure {
+    /// of the round is left; `stays`: the failure says nothing about the host, and the pool stays there.
+    pub(crate) fn failure(
+        &self,
+        pool: &PoolConfig,
+        attempt: Attempt,
+        kind: LoginFailureKind,
+        stays: bool,
+    ) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));
-        if failed < tries(pool) && !self.only {
+        if failed < tries(pool) && !self.only && !stays {
             return ConnectFailure::Elsewhere;
         }
         match self.kind.map_or(kind, |others| others.and(kind)) {
@@ -161,20 +167,21 @@ impl Hosts {
         true
     }
 
-    /// An attempt has failed. Returns what that counts as for the pool, and the error for clients.
+    /// An attempt has failed. Returns what that counts as for the pool, as [`Hosts::failure`] does, and the error for
+    /// clients.
     pub(crate) fn failed(
         &mut self,
         pool: &PoolConfig,
         attempt: Attempt,
         error: ServerError,
-        kind: LoginFailureKind,
+        (kind, stays): (LoginFailureKind, bool),
         again: Option<Encryption>,
     ) -> (ConnectFailure, ServerError) {
         if let Some(encryption) = again.filter(|_| !attempt.second) {
             self.again = Some(Attempt { encryption, second: true, ..attempt });
             return (ConnectFailure::Elsewhere, error);
         }
-        let verdict = self.failure(pool, attempt, kind);
+        let verdict = self.failure(pool, attempt, kind, stays);
         self.kind = Some(self.kind.map_or(kind, |others| others.and(kind)));
         if !rotates(pool) && self.next == attempt.host {
             self.next += 1;
@@ -193,17 +200,17 @@ impl Hosts {
         (verdict, error)
     }
 
-    /// The server that is next is known to be down: it counts as tried, and failed. Returns what that means for the
+    /// It is known how the server that is next fails: it counts as tried, and failed. Returns what that means for the
     /// pool, and the error for clients.
     pub(crate) fn skip(
         &mut self,
         pool: &PoolConfig,
         mode: SslMode,
-        error: &ServerError,
+        (error, kind): (&ServerError, LoginFailureKind),
     ) -> (ConnectFailure, ServerError) {
         let (attempt, _) = self.begin(pool, mode);
-        let kind = LoginFailureKind::Down.under(pool.limits.on_server_down, error);
-        self.failed(pool, attempt, error.clone(), kind, None)
+        let kind = kind.under(pool.limits.on_server_down, error);
+        self.failed(pool, attempt, error.clone(), (kind, false), None)
     }
 
     /// A server is up: the round is over, and well.
@@ -240,6 +247,9 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: ReplicationRole) -> 
         Some(_) => Fitness::Unfit(otherwise),
     }
 }
+
+/// Why a server is left whose host takes no writes, as it says when it is asked.
+pub(crate) const READ_ONLY: &str = "session is read-only";
 
 /// The query that returns a row if the host of a server does not take the writes that its pool wants; none: it wants
 /// none. What clients have set does not count, nor what is set for the user or the database.

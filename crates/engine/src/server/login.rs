@@ -17,8 +17,8 @@ use crate::log::log;
 use crate::pools::{PoolSlot, create};
 use crate::port::{Io, LOOK_UP_FAILED, Level, PrintedPassword, Work};
 use crate::primary::view::Admission;
-use crate::server::hosts::{Fitness, Unfit};
-use crate::server::login_failure::{FailedLogin, LoginFailureKind};
+use crate::server::hosts::{Fitness, READ_ONLY, Unfit, still_takes_writes};
+use crate::server::login_failure::{About, FailedLogin, LoginFailureKind};
 use crate::server::login_steps::{NextStep, own_error};
 use crate::server::open::CONNECT_FAILED;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
@@ -29,6 +29,9 @@ use crate::{lines, replication};
 
 /// How often a host is looked at, to which an operator moves a pool without clients that wait.
 const LOOK_EVERY: Span = Span::from_millis(200);
+
+/// Why a server is not used whose user's transactions are read-only, and not those of others.
+const READ_ONLY_USER: &str = "session is read-only by a setting of its user or its database";
 
 /// Why a fit server is not used.
 const OTHER_PRIMARY: &str = "another host is the primary of this pool";
@@ -57,7 +60,7 @@ fn log_failed_login<I: Io>(
 
 /// A login at the server failed; its connection is gone, or being closed.
 fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: FailedLogin, io: &mut I) {
-    let FailedLogin { error, failure, kind, severity } = failed;
+    let FailedLogin { error, failure, kind, about, severity } = failed;
     let target = server.connection.target();
     let reached = !matches!(server.state, ServerState::Connecting);
     let logs = match kind {
@@ -74,7 +77,8 @@ fn failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, failed: Fa
     let slot = core.pools.get_mut(server.pool);
     let again = server.connection.attempt().encryption.other(core.common.config().tls.server.mode, failure);
     let kind = kind.under(open::policy(&core.primaries, slot), &error);
-    let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, again);
+    let stays = open::stays(&core.primaries, slot, &server, about);
+    let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, (kind, stays), again);
     if failure == ConnectFailure::Refused && server.dedicated.is_some() && !error.sqlstate.starts_with("08") {
         return replication::own_login_refused(core, now, &server, error, io);
     }
@@ -100,7 +104,7 @@ fn login_goes_on<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>,
         NextStep::Login => begin_login(core, now, &mut server, None, io),
         NextStep::Failed(error) => {
             close::drop_connection(core, &server, io);
-            return failed(core, now, server, FailedLogin::lasting(error), io);
+            return failed(core, now, server, FailedLogin::lasting(error, About::Host), io);
         }
     }
     core.conns.put_server(server);
@@ -117,6 +121,7 @@ fn await_password<I: Io>(core: &mut Core, server: &mut ServerSlot, io: &mut I) -
     let Some(command) = slot.config.password_command().filter(|_| slot.is_own()) else { return false };
     let work = Work::ServerPassword { command: command.clone(), refused: slot.credentials.refused().cloned() };
     server.enter(ServerState::AwaitingPassword);
+    open::expect_timeout(core, server);
     io.submit_job(core.common.begin_job(Job::ServerPassword(server.conn)), work);
     true
 }
@@ -136,13 +141,14 @@ pub(crate) fn password_printed<I: Io>(
     match printed {
         Ok(printed) => {
             begin_login(core, now, &mut server, Some(printed.password.clone()), io);
+            open::expect_timeout(core, &server);
             server.connection_mut().use_printed(printed);
             core.conns.put_server(server);
         }
         Err(why) => {
             close::drop_connection(core, &server, io);
             let error = own_error(format!("password_command failed: {why}"));
-            failed(core, now, server, FailedLogin::lasting(error), io);
+            failed(core, now, server, FailedLogin::lasting(error, About::Login), io);
         }
     }
 }
@@ -168,10 +174,10 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
         Ok(proof) => proof,
         Err(error) => {
             close::end_connection(core, &server, io);
-            return failed(core, now, server, FailedLogin::lasting(error), io);
+            return failed(core, now, server, FailedLogin::lasting(error, About::Login), io);
         }
     };
-    if server.marked_for_close {
+    if server.closes() {
         return close::close_slot(core, now, server, RECONFIGURED, io);
     }
     let answer = slot.pool.connected(conn, proof, now);
@@ -179,17 +185,37 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
     release::passed_on(core, now, ix, conn, answer, io);
 }
 
-fn unfit<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, unfit: Unfit, io: &mut I) {
-    if unfit.is_standby && server.dedicated.is_none() {
-        core.common.follow_up(FollowUp::demoted(&server, unfit.why));
+/// A server is not fit for its pool. Where it is at the primary, and its transactions are read-only, it is asked first
+/// whether that is so for everybody.
+fn unfit<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, unfit: Unfit, io: &mut I) {
+    if server.dedicated.is_some() {
+        return not_now(core, now, server, (unfit.why, About::Host), io);
     }
-    not_now(core, now, server, unfit.why, io);
+    if unfit.is_standby {
+        core.hosts.throttle.is_unfit(server.connection.target(), &own_error(unfit.why.to_owned()), now);
+        core.common.follow_up(FollowUp::demoted(&server, unfit.why));
+        return not_now(core, now, server, (unfit.why, About::Host), io);
+    }
+    let slot = core.pools.get(server.pool);
+    let query = still_takes_writes(slot.config.session_attrs);
+    let query = query.filter(|_| open::stays(&core.primaries, slot, &server, About::Login));
+    let Some(query) = query else { return not_now(core, now, server, (unfit.why, About::Host), io) };
+    login_steps::ask(cx!(core, now, io), &mut server, query, ServerPhase::CheckingHost);
+    core.conns.put_server(server);
 }
 
-/// A server that is fit is not used: the next host is tried.
-fn not_now<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+/// A server whose transactions are read-only has said whether its host takes writes of others.
+fn host_checked<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, takes_writes: bool, io: &mut I) {
+    if takes_writes {
+        return not_now(core, now, server, (READ_ONLY_USER, About::Login), io);
+    }
+    unfit(core, now, server, Unfit { why: READ_ONLY, is_standby: true }, io);
+}
+
+/// A server is not used: the next host is tried, if there may be another primary.
+fn not_now<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, (why, about): (&str, About), io: &mut I) {
     close::end_connection(core, &server, io);
-    failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned())), io);
+    failed(core, now, server, FailedLogin::not_ready(own_error(why.to_owned()), about), io);
 }
 
 /// A server is fit for its pool: runs connect_query, if there is one.
@@ -209,9 +235,11 @@ fn admit<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mu
     if !slot.config.session_attrs.wants_primary() || server.dedicated.is_some() {
         return identify(core, now, server, io);
     }
+    open::host_is_fit(core, now, server.connection.target(), io);
+    let slot = core.pools.get(server.pool);
     match core.primaries.admits(&slot.name, server.connection.target()) {
         Admission::Goes => identify(core, now, server, io),
-        Admission::Elsewhere => not_now(core, now, server, OTHER_PRIMARY, io),
+        Admission::Elsewhere => not_now(core, now, server, (OTHER_PRIMARY, About::Host), io),
         Admission::Waits => {
             server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::AwaitingFence);
             let found = Payload::PrimaryFound { pool: slot.name.clone(), at: server.connection.target().clone() };
@@ -233,7 +261,7 @@ pub(crate) fn decided<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut 
     }
     match core.primaries.admits(&slot.name, server.connection.target()) {
         Admission::Goes => identify(core, now, server, io),
-        Admission::Elsewhere | Admission::Waits => not_now(core, now, server, OTHER_PRIMARY, io),
+        Admission::Elsewhere | Admission::Waits => not_now(core, now, server, (OTHER_PRIMARY, About::Host), io),
     }
 }
 
@@ -284,7 +312,7 @@ fn step_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, ste
         }
         ServerLoginStep::Failed(error) => {
             close::drop_connection(core, &server, io);
-            failed(core, now, server, FailedLogin::lasting(error), io);
+            failed(core, now, server, FailedLogin::lasting(error, About::Login), io);
         }
         ServerLoginStep::HashPassword { password, salt, iterations } => {
             let slot = core.pools.get(server.pool);
@@ -349,7 +377,7 @@ pub(crate) fn secured<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut 
 /// A server's TLS handshake has failed; its connection has closed.
 pub(crate) fn tls_failed<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
     let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
-    let error = FailedLogin::lasting(own_error(message)).or(FailedAttempt::Handshake);
+    let error = FailedLogin::lasting(own_error(message), About::Host).or(FailedAttempt::Handshake);
     failed(core, now, server, error, io);
 }
 
@@ -393,7 +421,7 @@ pub(crate) fn identity_bytes<I: Io>(core: &mut Core, now: Time, mut server: Box<
         Err(weir_session::ProtocolViolation(what)) => {
             close::end_connection(core, &server, io);
             let error = own_error(format!("unexpected response from server: {what}"));
-            failed(core, now, server, FailedLogin::lasting(error), io);
+            failed(core, now, server, FailedLogin::lasting(error, About::Host), io);
         }
     }
 }
@@ -406,11 +434,19 @@ fn first_query_done<I: Io>(
     outcome: Result<(), ServerError>,
     io: &mut I,
 ) {
-    let role = server.phase() == Some(ServerPhase::CheckingRole);
+    let (role, host) = match server.phase() {
+        Some(ServerPhase::CheckingRole) => (true, false),
+        Some(ServerPhase::CheckingHost) => (false, true),
+        _ => (false, false),
+    };
     match outcome {
-        Err(error) if role => {
+        Err(error) if role || host => {
             close::end_connection(core, &server, io);
             failed(core, now, server, FailedLogin::answered(error), io);
+        }
+        Ok(()) if host => {
+            let is_read_only = server.up().is_some_and(|(up, _)| up.found_row());
+            host_checked(core, now, server, !is_read_only, io);
         }
         Ok(()) if role => {
             let found = server.up().is_some_and(|(up, _)| up.found_row());

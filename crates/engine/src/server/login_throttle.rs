@@ -9,6 +9,9 @@
 //! A host that is down is tried by one pool after the other, each for all: after 20 ms, doubling up to
 //! [`LONGEST_PAUSE`]. When it answers, all waiting pools continue. Pools that refuse their clients while a server is
 //! down pace themselves.
+//!
+//! Pools that want a primary and don't know it *look* for it, those of all users and databases at a host: one after the
+//! other, each for all, and in pauses where the host takes no writes. A look that takes long does not hold up the others.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,10 +20,18 @@ use weir_config::{Config, OnServerDown};
 use weir_session::ServerError;
 
 use crate::handles::PoolIx;
+use crate::server::login_failure::LoginFailureKind;
 
 /// The pauses between attempts to reach a host that is down.
 const SHORTEST_PAUSE: Span = Span::from_millis(20);
 const LONGEST_PAUSE: Span = Span::from_millis(40);
+
+/// The pauses between looks at a host that takes no writes.
+const SHORTEST_LOOK_PAUSE: Span = Span::from_millis(100);
+const LONGEST_LOOK_PAUSE: Span = Span::from_millis(200);
+
+/// How long a look may take until another pool looks, too.
+const LOOK_TAKES: Span = Span::from_secs(1);
 
 /// The interval between lines in the log about a host that is down.
 const LOG_EVERY: Span = Span::from_secs(1);
@@ -36,8 +47,21 @@ pub(crate) struct LoginThrottle {
 #[derive(Default)]
 struct Host {
     under_way: u32,
-    waiting: VecDeque<PoolIx>,
+    /// Pools that wait, and whether they look for their primary.
+    waiting: VecDeque<(PoolIx, bool)>,
     down: Option<DownHost>,
+    looks: HostLooks,
+}
+
+/// Looks at a host by pools that don't know their primary.
+#[derive(Default)]
+struct HostLooks {
+    /// One is under way.
+    under_way: bool,
+    /// The next one.
+    opens: Time,
+    /// Why the host was not fit for the last one, and how many in a row found it so.
+    unfit: Option<(ServerError, u32)>,
 }
 
 /// A host that is down.
@@ -56,11 +80,20 @@ pub(crate) struct DownHost {
     logged_at: Time,
 }
 
+/// How a login at a host fails, as is known from the last one.
+pub(crate) struct KnownFailure<'h> {
+    pub(crate) error: &'h ServerError,
+    pub(crate) too_slow: bool,
+    pub(crate) kind: LoginFailureKind,
+}
+
 /// The throttle's state of a pool's login.
 #[derive(Default)]
 pub(crate) struct PoolLogin {
     /// The host of the login under way.
     begun_at: Option<Target>,
+    /// That login looks for the pool's primary.
+    looks: bool,
     /// The host at which the pool waits.
     waits_at: Option<Target>,
 }
@@ -98,75 +131,154 @@ pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
 }
 
 impl Host {
-    fn attempt_due(&self) -> Time {
-        let idle = self.under_way == 0 && !self.waiting.is_empty();
-        self.down.as_ref().filter(|_| idle).map_or(Time::NEVER, |down| down.opens)
+    fn failure(&self, looks: bool) -> Option<KnownFailure<'_>> {
+        let down = self.down.as_ref().map(|down| KnownFailure {
+            error: &down.error,
+            too_slow: down.too_slow,
+            kind: LoginFailureKind::Down,
+        });
+        let unfit = || self.looks.unfit.as_ref().filter(|_| looks);
+        down.or_else(|| {
+            unfit().map(|(error, _)| KnownFailure { error, too_slow: false, kind: LoginFailureKind::NotReady })
+        })
     }
 
-    /// Whether a login may begin; while the host is down, one at a time.
-    fn is_open(&self, most: u32, now: Time) -> bool {
+    /// When the pools that wait are called without a login that ends: after a pause.
+    fn attempt_due(&self) -> Time {
+        let only_looks = self.waiting.iter().all(|(_, looks)| *looks);
+        let look = if only_looks { self.looks.opens } else { Time::START };
+        match &self.down {
+            _ if self.waiting.is_empty() => Time::NEVER,
+            Some(down) if self.under_way == 0 => down.opens.max(look),
+            None if only_looks && self.looks.has_pause() => look,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Whether a login may begin; while the host is down, one at a time. `looks`: it looks for its pool's primary.
+    fn is_open(&self, most: u32, looks: bool, now: Time) -> bool {
         let pause_over = |down: &DownHost| self.under_way == 0 && down.opens <= now;
-        self.under_way < most && self.down.as_ref().is_none_or(pause_over)
+        self.under_way < most && self.down.as_ref().is_none_or(pause_over) && (!looks || self.looks.opens <= now)
+    }
+
+    /// Whether a pool that waits must go first. One that only looks for its primary does not hold up others.
+    fn has_queue(&self, looks: bool) -> bool {
+        self.waiting.iter().any(|(_, waits_to_look)| looks || !waits_to_look)
+    }
+}
+
+impl HostLooks {
+    /// Whether looks wait for a time, and not only for room.
+    fn has_pause(&self) -> bool {
+        self.under_way || self.unfit.is_some()
+    }
+
+    fn is_default(&self) -> bool {
+        !self.has_pause()
     }
 }
 
 impl LoginThrottle {
     /// Whether a pool may open a server now at this host, without overtaking pools that wait there.
-    pub(crate) fn has_room(&self, target: &Target, policy: OnServerDown, most: u32, now: Time) -> bool {
+    pub(crate) fn has_room(
+        &self,
+        target: &Target,
+        (policy, looks): (OnServerDown, bool),
+        most: u32,
+        now: Time,
+    ) -> bool {
         let Some(host) = self.hosts.get(target) else { return true };
         let open = match policy {
-            OnServerDown::Wait => host.is_open(most, now),
-            OnServerDown::Refuse => host.under_way < most,
+            OnServerDown::Wait => host.is_open(most, looks, now),
+            // The pool paces itself; it only waits for a look that is under way.
+            OnServerDown::Refuse => host.under_way < most && !(looks && host.looks.under_way && host.looks.opens > now),
         };
-        open && host.waiting.is_empty()
+        open && !host.has_queue(looks)
     }
 
-    /// A host that is down, and is not to be tried by another pool now.
-    pub(crate) fn shut(&self, target: &Target, now: Time) -> Option<&DownHost> {
+    /// A host that is down, or is no primary for a pool that `looks` for one, and is not to be tried by another pool now:
+    /// as it has failed.
+    pub(crate) fn shut(&self, target: &Target, looks: bool, now: Time) -> Option<KnownFailure<'_>> {
         let host = self.hosts.get(target)?;
-        host.down.as_ref().filter(|_| !host.is_open(u32::MAX, now) || !host.waiting.is_empty())
+        let closed = |host: &Host| !host.is_open(u32::MAX, looks, now) || host.has_queue(looks);
+        host.failure(looks).filter(|_| closed(host))
     }
 
-    /// A pool waits for room at a host.
-    pub(crate) fn wait(&mut self, ix: PoolIx, login: &mut PoolLogin, target: &Target) {
-        self.hosts.entry(target.clone()).or_default().waiting.push_back(ix);
+    /// How the last login at a host has failed, for a pool that waits there.
+    pub(crate) fn failure(&self, target: &Target, looks: bool) -> Option<KnownFailure<'_>> {
+        self.hosts.get(target)?.failure(looks)
+    }
+
+    /// A pool waits for room at a host; `looks`: to look for its primary.
+    pub(crate) fn wait(&mut self, ix: PoolIx, login: &mut PoolLogin, target: &Target, looks: bool) {
+        self.hosts.entry(target.clone()).or_default().waiting.push_back((ix, looks));
         login.waits_at = Some(target.clone());
     }
 
-    /// A login of a pool begins at a host.
-    pub(crate) fn begin(&mut self, login: &mut PoolLogin, target: &Target) {
-        self.hosts.entry(target.clone()).or_default().under_way += 1;
-        login.begun_at = Some(target.clone());
+    /// A login of a pool begins at a host; `looks`: it looks for the pool's primary.
+    pub(crate) fn begin(&mut self, login: &mut PoolLogin, target: &Target, looks: bool, now: Time) {
+        let host = self.hosts.entry(target.clone()).or_default();
+        host.under_way += 1;
+        if looks {
+            (host.looks.under_way, host.looks.opens) = (true, now + LOOK_TAKES);
+        }
+        (login.begun_at, login.looks) = (Some(target.clone()), looks);
+    }
+
+    /// A login has shown that a host is no primary.
+    pub(crate) fn is_unfit(&mut self, target: &Target, error: &ServerError, now: Time) {
+        let looks = &mut self.hosts.entry(target.clone()).or_default().looks;
+        let before = looks.unfit.take().map_or(0, |(_, times)| times);
+        let pause = Span::from_micros(SHORTEST_LOOK_PAUSE.micros() << before.min(8)).min(LONGEST_LOOK_PAUSE);
+        *looks = HostLooks { under_way: false, opens: now + pause, unfit: Some((error.clone(), before + 1)) };
+    }
+
+    /// A login has shown that a host is a primary; returns whether it was none.
+    pub(crate) fn is_fit(&mut self, target: &Target) -> bool {
+        let Some(host) = self.hosts.get_mut(target) else { return false };
+        let was_unfit = host.looks.unfit.take().is_some();
+        if !host.looks.under_way {
+            host.looks.opens = Time::START;
+        }
+        self.change(target, |_| ());
+        was_unfit
     }
 
     /// Ends a pool's login, if one was under way; returns the host that has room for it.
     #[must_use]
     pub(crate) fn end(&mut self, login: &mut PoolLogin) -> Option<Target> {
         let target = login.begun_at.take()?;
-        self.change(&target, |host| host.under_way -= 1);
+        let looked = std::mem::take(&mut login.looks);
+        self.change(&target, |host| {
+            host.under_way -= 1;
+            if looked && host.looks.under_way {
+                (host.looks.under_way, host.looks.opens) = (false, Time::START);
+            }
+        });
         Some(target)
     }
 
     /// A pool stops waiting; returns whether it waited.
     pub(crate) fn leave(&mut self, ix: PoolIx, login: &mut PoolLogin) -> bool {
         let Some(target) = login.waits_at.take() else { return false };
-        self.change(&target, |host| host.waiting.retain(|other| *other != ix));
+        self.change(&target, |host| host.waiting.retain(|(other, _)| *other != ix));
         true
     }
 
     /// The pool that is next at a host, if there is room.
     pub(crate) fn next(&mut self, target: &Target, most: u32, now: Time) -> Option<PoolIx> {
-        let host = self.hosts.get_mut(target).filter(|host| host.is_open(most, now))?;
-        let next = host.waiting.pop_front();
+        let host = self.hosts.get_mut(target)?;
+        let at = host.waiting.iter().position(|(_, looks)| host.is_open(most, *looks, now))?;
+        let next = host.waiting.remove(at);
         self.change(target, |_| ());
-        next
+        next.map(|(ix, _)| ix)
     }
 
     /// Removes and returns the pools that wait at a host and fulfil the condition.
     pub(crate) fn take_waiting(&mut self, target: &Target, which: impl Fn(PoolIx) -> bool) -> Vec<PoolIx> {
         let mut taken = Vec::new();
         self.change(target, |host| {
-            host.waiting.retain(|ix| {
+            host.waiting.retain(|(ix, _)| {
                 let takes = which(*ix);
                 taken.extend(takes.then_some(*ix));
                 !takes
@@ -203,9 +315,9 @@ impl LoginThrottle {
 
     /// Ends the pause before the next attempt to reach a host that is down.
     pub(crate) fn open(&mut self, target: &Target, now: Time) {
-        if let Some(down) = self.hosts.get_mut(target).and_then(|host| host.down.as_mut()) {
-            down.opens = down.opens.min(now);
-        }
+        let Some(host) = self.hosts.get_mut(target) else { return };
+        host.down.iter_mut().for_each(|down| down.opens = down.opens.min(now));
+        host.looks.opens = host.looks.opens.min(now);
     }
 
     /// A host answers; returns whether it was down.
@@ -236,7 +348,7 @@ impl LoginThrottle {
         self.armed = None;
         let mut due: Vec<_> = self.hosts.iter().filter(|(_, host)| host.attempt_due() <= now).collect();
         // A pool waits at one host, so this is an order, and always the same.
-        due.sort_unstable_by_key(|(_, host)| host.waiting.front());
+        due.sort_unstable_by_key(|(_, host)| host.waiting.front().copied());
         due.into_iter().map(|(target, _)| target.clone()).collect()
     }
 
@@ -254,7 +366,7 @@ impl LoginThrottle {
     fn change(&mut self, target: &Target, change: impl FnOnce(&mut Host)) {
         let Some(host) = self.hosts.get_mut(target) else { return };
         change(host);
-        if host.under_way == 0 && host.waiting.is_empty() && host.down.is_none() {
+        if host.under_way == 0 && host.waiting.is_empty() && host.down.is_none() && host.looks.is_default() {
             self.hosts.remove(target);
         }
     }
@@ -270,7 +382,10 @@ impl LoginThrottle {
         assert_eq!(sums, pools, "logins without pools, or pools without logins");
         // A host that is down has a timer.
         let mut up = self.hosts.iter().filter(|(_, host)| host.down.is_none());
-        let missed = up.find(|(_, host)| host.under_way < most && !host.waiting.is_empty());
+        // So has one at which it was looked for a primary.
+        let missed = up.find(|(_, host)| {
+            host.under_way < most && host.waiting.iter().any(|(_, looks)| !looks || !host.looks.has_pause())
+        });
         assert!(missed.is_none(), "a pool waits at {:?}, which has room", missed.map(|(target, _)| target));
     }
 

@@ -18,7 +18,7 @@ use crate::pools::{PoolSlot, create};
 use crate::port::{Io, Level};
 use crate::primary::view::Primaries;
 use crate::server::close;
-use crate::server::login_failure::LoginFailureKind;
+use crate::server::login_failure::{About, FailedLogin, LoginFailureKind};
 use crate::server::login_throttle::{self, LoginThrottle};
 use crate::server::slot::{Dedicated, ServerSlot, ServerState};
 use crate::timers::Who;
@@ -33,6 +33,11 @@ fn most_logins(core: &Core) -> u32 {
 /// What a pool does while its server is down. While an operator moves it, its clients wait for the new host.
 pub(crate) fn policy(primaries: &Primaries, slot: &PoolSlot) -> OnServerDown {
     if primaries.only(&slot.name).is_some() { OnServerDown::Wait } else { slot.config.limits.on_server_down }
+}
+
+/// Whether a pool's next login looks for its primary.
+fn looks(primaries: &Primaries, slot: &PoolSlot) -> bool {
+    slot.config.session_attrs.wants_primary() && !primaries.is_known(&slot.name)
 }
 
 /// The properties of a server's one client.
@@ -63,14 +68,30 @@ fn open_server<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     let slot = core.pools.get_mut(ix);
     let (attempt, target) = slot.hosts.begin(&slot.config, core.common.config().tls.server.mode);
     let conn = io.connect(&target);
-    core.hosts.throttle.begin(&mut slot.login, &target);
-    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &too_slow(&target));
-    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt, kind));
+    let looks = looks(&core.primaries, slot);
+    core.hosts.throttle.begin(&mut slot.login, &target, looks, now);
     let owner = slot.pool.opening(conn, now);
     slot.counts.counters.connects += 1;
     let mut server = Box::new(ServerSlot::new(conn, id, ix, target, attempt, now));
     server.granted(granted_at, owner.map(|owner| dedicated_to(core, owner)));
+    expect_timeout(core, &server);
     core.conns.put_server(server);
+}
+
+/// What it counts as for the pool if a login takes too long at the step that it is at.
+pub(crate) fn expect_timeout(core: &mut Core, server: &ServerSlot) {
+    let slot = core.pools.get_mut(server.pool);
+    let failed = too_slow(server);
+    let kind = failed.kind.under(policy(&core.primaries, slot), &failed.error);
+    let stays = stays(&core.primaries, slot, server, failed.about);
+    slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, server.connection.attempt(), kind, stays));
+}
+
+/// Whether a login that has failed says nothing about its host, which is the one that its pool writes to.
+pub(crate) fn stays(primaries: &Primaries, slot: &PoolSlot, server: &ServerSlot, about: About) -> bool {
+    about == About::Login
+        && slot.config.session_attrs.wants_primary()
+        && primaries.first(&slot.name) == Some(server.connection.target())
 }
 
 /// Whether a pool may open a server now, at the first of its hosts that has room for one more login. Hosts before that
@@ -79,14 +100,15 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let (most, mode) = (most_logins(core), core.common.config().tls.server.mode);
     let throttle = &core.hosts.throttle;
     let slot = core.pools.get_mut(ix);
-    let policy = policy(&core.primaries, slot);
+    let (policy, looks) = (policy(&core.primaries, slot), looks(&core.primaries, slot));
     let (config, hosts) = (slot.config.clone(), &mut slot.hosts);
     let waits = policy == OnServerDown::Wait;
+    let how = (policy, looks);
     let only = core.primaries.only(&slot.name);
     hosts.begin_at(&config, core.primaries.first(&slot.name), only.is_some());
-    let shut = |target: &Target| throttle.shut(target, now).filter(|_| waits);
+    let shut = |target: &Target| throttle.shut(target, looks, now).filter(|_| waits);
     let at = if let Some(only) = only {
-        if throttle.has_room(only, policy, most, now) {
+        if throttle.has_room(only, how, most, now) {
             return true;
         }
         only
@@ -95,10 +117,10 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     } else {
         for _ in 0..config.targets.len() {
             let target = hosts.peek(&config);
-            if throttle.has_room(target, policy, most, now) {
+            if throttle.has_room(target, how, most, now) {
                 return true;
             }
-            let Some(down) = shut(target) else {
+            let Some(known) = shut(target) else {
                 // It may be the primary: without room there it is waited for.
                 if config.session_attrs.wants_primary() {
                     break;
@@ -106,9 +128,9 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
                 hosts.pass(&config);
                 continue;
             };
-            let (failure, error) = hosts.skip(&config, mode, &down.error);
+            let (failure, error) = hosts.skip(&config, mode, (known.error, known.kind));
             if failure != ConnectFailure::Elsewhere {
-                slot.failures.add(error, down.too_slow, now);
+                slot.failures.add(error, known.too_slow, now);
                 slot.pool.unreachable(failure, now);
                 core.common.follow_up(FollowUp::PollPool(ix));
                 return false;
@@ -116,13 +138,17 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
         }
         // Where a second attempt is due at a host, the pool waits there. One that was skipped took the turn of a host.
         let next = hosts.peek(&config);
-        if throttle.has_room(next, policy, most, now) {
+        if throttle.has_room(next, how, most, now) {
             return true;
         }
         iter::once(next).chain(&config.targets).find(|target| shut(target).is_none()).unwrap_or(next)
     };
     let at = at.clone();
-    core.hosts.throttle.wait(ix, &mut slot.login, &at);
+    if let Some(known) = throttle.failure(&at, looks).filter(|known| known.kind == LoginFailureKind::NotReady) {
+        // Whoever waits learns why.
+        slot.failures.add(known.error.clone(), false, now);
+    }
+    core.hosts.throttle.wait(ix, &mut slot.login, &at, looks);
     arm_attempt(core, &at);
     false
 }
@@ -165,6 +191,21 @@ fn call_waiting<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) 
     arm_attempt(core, target);
 }
 
+/// A host takes writes: if it was known as one that does not, the pools that wait to look there continue.
+pub(crate) fn host_is_fit<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
+    if core.hosts.throttle.is_fit(target) {
+        call_waiting(core, now, target, io);
+    }
+}
+
+/// It is known where a pool's primary is, or that it is elsewhere: a pool that waits for a host goes on there.
+pub(crate) fn wait_anew<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+    if core.hosts.throttle.leave(ix, &mut core.pools.get_mut(ix).login) {
+        open_when_admitted(core, now, ix, io);
+        core.common.follow_up(FollowUp::PollPool(ix));
+    }
+}
+
 /// A pool stops waiting for a host.
 pub(crate) fn stop_waiting_for_host(core: &mut Core, now: Time, ix: PoolIx) {
     let slot = core.pools.get_mut(ix);
@@ -205,9 +246,7 @@ pub(crate) fn host_answers<I: Io>(core: &mut Core, now: Time, target: &Target, i
         }
         let elsewhere = slot.login.waits_at().is_some_and(|at| at != target);
         if elsewhere && slot.config.targets.contains(target) {
-            core.hosts.throttle.leave(ix, &mut slot.login);
-            open_when_admitted(core, now, ix, io);
-            core.common.follow_up(FollowUp::PollPool(ix));
+            wait_anew(core, now, ix, io);
         }
     }
 }
@@ -227,9 +266,7 @@ pub(crate) fn recheck_logins<I: Io>(core: &mut Core, now: Time, io: &mut I) {
         if slot.hosts.peek(&slot.config) == &target {
             call_waiting(core, now, &target, io);
         } else {
-            core.hosts.throttle.leave(ix, &mut slot.login);
-            open_when_admitted(core, now, ix, io);
-            core.common.follow_up(FollowUp::PollPool(ix));
+            wait_anew(core, now, ix, io);
         }
     }
 }
@@ -255,7 +292,7 @@ pub(crate) fn host_is_down(
         slot.login.called();
         if slot.hosts.peek(&slot.config) == target {
             let mode = core.common.config().tls.server.mode;
-            let (failure, error) = slot.hosts.skip(&slot.config, mode, error);
+            let (failure, error) = slot.hosts.skip(&slot.config, mode, (error, LoginFailureKind::Down));
             slot.failures.add(error, too_slow, now);
             slot.pool.unreachable(failure, now);
         } else {
@@ -276,13 +313,15 @@ pub(crate) fn pool_closes<I: Io>(core: &mut Core, now: Time, server: ConnId, rea
         return client.into_iter().for_each(|client| lost::end_stream(core, now, client, reason.text(), io));
     }
     let reached = !matches!(server.state, ServerState::Connecting);
-    let target = server.connection.target();
-    let error = too_slow(target);
-    host_is_down(core, now, target, reached, (&error, true));
+    let FailedLogin { error, kind, about, .. } = too_slow(&server);
+    if about == About::Host {
+        host_is_down(core, now, server.connection.target(), reached, (&error, true));
+    }
     let slot = core.pools.get_mut(server.pool);
-    let kind = LoginFailureKind::Down.under(policy(&core.primaries, slot), &error);
-    // The pool has decided already, when the connect began.
-    let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, kind, None);
+    let kind = kind.under(policy(&core.primaries, slot), &error);
+    let stays = stays(&core.primaries, slot, &server, about);
+    // The pool has decided already, when this step began.
+    let (failure, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, (kind, stays), None);
     slot.failures.add(all, true, now);
     create::login_failed(core, now, server.pool, failure);
     close::disconnect(core, server, if reached { reason.text() } else { CONNECT_FAILED }, io);
@@ -314,8 +353,13 @@ pub(crate) fn retry_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>,
     }
 }
 
-/// The error of a login that was not finished in time.
-fn too_slow(target: &Target) -> ServerError {
-    let message = format!("server {target} did not finish the login within server_connect_timeout");
-    ServerError { sqlstate: "08001".into(), message }
+/// The failure of a login that was not finished in time.
+fn too_slow(server: &ServerSlot) -> FailedLogin {
+    let error = |message| ServerError { sqlstate: "08001".into(), message };
+    if matches!(server.state, ServerState::AwaitingPassword) {
+        let message = "password_command did not finish within server_connect_timeout";
+        return FailedLogin::lasting(error(message.to_owned()), About::Login);
+    }
+    let target = server.connection.target();
+    FailedLogin::down(error(format!("server {target} did not finish the login within server_connect_timeout")))
 }

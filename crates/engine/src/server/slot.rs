@@ -52,9 +52,9 @@ pub(crate) struct ServerRow {
     pub(crate) fatal_error: Option<Refusal>,
     /// What the server was used for since its last release.
     pub(crate) used: Use,
-    /// Close the server at its release (KILL, RECONNECT).
-    pub(crate) marked_for_close: bool,
-    /// Its pool has left its host.
+    /// Close the server at its release (RECONNECT, a new configuration, …).
+    marked_for_close: bool,
+    /// Its pool has left its host: it is closed at its release, unless the pool is back by then.
     pub(crate) left: bool,
     /// Its host may take no writes any more: it is asked at its release.
     pub(crate) doubted: bool,
@@ -106,6 +106,8 @@ pub(crate) enum ServerState {
 pub(crate) enum ServerPhase {
     /// Answers whether it is fit for the pool. For its pool it is still logging in.
     CheckingRole,
+    /// Its transactions are read-only: answers whether those of all others are. For its pool it is still logging in.
+    CheckingHost,
     /// Is fit for the pool, which has to leave another host first. For its pool it is still logging in.
     AwaitingFence,
     /// Says which backend it is. For its pool it is still logging in.
@@ -151,6 +153,14 @@ pub(crate) enum Reset {
     Left,
     /// The operator configured this query for each release.
     Query,
+}
+
+impl ServerRow {
+    /// Whether the server is to be closed at its release.
+    #[inline]
+    pub(crate) fn closes(&self) -> bool {
+        self.marked_for_close || self.left
+    }
 }
 
 impl ServerSlot {
@@ -207,6 +217,7 @@ impl ServerSlot {
             self.phase(),
             None | Some(
                 ServerPhase::CheckingRole
+                    | ServerPhase::CheckingHost
                     | ServerPhase::AwaitingFence
                     | ServerPhase::Identifying
                     | ServerPhase::ConnectQuery
@@ -297,7 +308,12 @@ impl ServerSlot {
 
     /// The pool has left the server's host: it is closed when its transaction ends.
     pub(crate) fn leave(&mut self) {
-        (self.row.marked_for_close, self.row.left) = (true, true);
+        self.row.left = true;
+    }
+
+    /// The pool is at the server's host again, or at any.
+    pub(crate) fn stay(&mut self) {
+        self.row.left = false;
     }
 
     /// The server's host may take no writes any more.

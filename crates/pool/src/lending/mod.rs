@@ -1,12 +1,12 @@
 //! One pool over several workers: who lends a server to whom, and when the server is returned.
 //!
-//! A pool has one owner worker, whose [`Pool`](crate::Pool) keeps the limit, opens and closes servers, and has the one
-//! queue of all waiting clients; [`Lender`] is the owner's state about the others. Another worker with clients of the
-//! pool is a borrower: it has its own `Pool`, which opens nothing, and a [`Borrower`], which sends requests to the
-//! owner ([`ToOwner::Request`]). A request waits in the owner's queue under its own kind of handle, with the age of the
-//! borrower's oldest wait, so it is served like a client. A granted server is *lent*: in the owner's pool it stays
-//! linked to the request, and counts, until it is returned ([`Pool::returned`](crate::Pool::returned)) or reported
-//! closed.
+//! A pool has one owner worker, by a hash of its names. The owner's [`Pool`](crate::Pool) keeps the limit, opens and
+//! closes servers, and has the one queue of all waiting clients; [`Lender`] is the owner's state about the others.
+//! Another worker with clients of the pool is a borrower: it has its own `Pool`, which opens nothing, and a
+//! [`Borrower`], which sends requests to the owner ([`ToOwner::Request`]). A request waits in the owner's queue under
+//! its own kind of handle, with the age of the borrower's oldest wait, so it is served like a client. A granted server
+//! is *lent*: in the owner's pool it stays linked to the request, and counts, until it is returned
+//! ([`Pool::returned`](crate::Pool::returned)) or reported closed.
 //!
 //! A borrower keeps a server as long as it has work for it. It returns it
 //!
@@ -19,6 +19,8 @@
 //! has become the oldest. Therefore, apart from the latency of messages: no server is idle at one worker while a client
 //! waits at another; and a worker that hands a server on knows the oldest wait of every worker as of
 //! [`UPDATE_INTERVAL`] ago, and serves no client that began to wait later than one of them by more than [`SLACK`].
+//!
+//! Only servers move: a client stays where it logged in, so its cancel key still names its worker.
 //!
 //! Pure: messages are values, which arrive in the order in which they were sent. Knows no sockets and no sessions.
 

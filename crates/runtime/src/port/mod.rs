@@ -275,7 +275,7 @@ impl Io for Port {
             // Both RELOAD and HUP reopen the log's file, as in PgBouncer.
             self.shared.log.reopen();
         }
-        self.keepalive = config.listen.keepalive;
+        self.keepalive = config.listen.keepalive.of_servers();
         self.apply_listen(&config.listen);
         self.shared.tls_contexts.apply_config(config);
         self.connects.apply_config(&config.dns);

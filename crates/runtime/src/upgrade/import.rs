@@ -76,7 +76,7 @@ pub(super) fn connect(path: &Path, user: Option<&str>) -> Result<UnixStream, NoO
 
 impl OldProcess {
     /// Asks the process that serves at this socket. Nothing changes for that process, whatever the result, before
-    /// [`OldProcess::import_all`]. `user`: the user under which this process will serve, if root has started it; the
+    /// `import_all`. `user`: the user under which this process will serve, if root has started it; the
     /// other process may run as that user already.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use weir_admin::{LogPage, PoolHealth};
+use weir_admin::{LogPage, PoolHealth, PrimaryRecord};
+use weir_base::Span;
 
 use super::series::{SERIES, Sample, place};
 use crate::alerts::PoolMoment;
@@ -14,6 +15,10 @@ use crate::pool_health::Health;
 
 /// The most problems in an event.
 const MOST_PROBLEMS: usize = 50;
+
+/// How long a move to another primary is in events, and the most of them.
+const LATELY: Span = Span::from_secs(600);
+const MOST_MOVES: usize = 20;
 
 /// The figures of a moment.
 pub(super) struct Frame {
@@ -26,6 +31,8 @@ pub(super) struct Frame {
     pub(super) workers: BTreeMap<u16, f64>,
     /// What is wrong with Weir itself.
     pub(super) faults: Vec<Fault>,
+    /// Pools that have moved to another primary lately: each with a sentence.
+    pub(super) moves: Vec<(String, String)>,
 }
 
 /// One pool's figures.
@@ -34,6 +41,16 @@ pub(super) struct PoolFigures {
     /// By SQLSTATE, since the start.
     pub(super) errors: Vec<(String, u64)>,
     pub(super) health: PoolHealth,
+}
+
+/// The pools that have moved to another primary lately, each with how, the last move first. `now`: microseconds since
+/// 1970.
+pub(super) fn moves(primaries: &[PrimaryRecord], now: u64) -> Vec<(String, String)> {
+    let lately = |record: &&PrimaryRecord| record.moved_at.is_some_and(|at| now.saturating_sub(at) < LATELY.micros());
+    let mut moved: Vec<&PrimaryRecord> = primaries.iter().filter(lately).collect();
+    moved.sort_by_key(|record| std::cmp::Reverse(record.moved_at));
+    moved.truncate(MOST_MOVES);
+    moved.into_iter().filter_map(|record| Some((record.database.clone(), record.words(now)?))).collect()
 }
 
 /// The pools that a listener selected.
@@ -69,7 +86,7 @@ impl Frame {
         let workers: Vec<Value> =
             self.workers.iter().map(|(worker, cpu)| json!({"worker": worker, "cpu": rounded(*cpu)})).collect();
         let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers,
-            "problems": self.problems(), "problem_pools": self.broken().count(), "faults": self.faults});
+            "problems": self.problems(), "problem_pools": self.broken().count(), "faults": self.faults, "moves": self.moves_json()});
         format!("event: figures\ndata: {data}\n\n")
     }
 
@@ -81,6 +98,10 @@ impl Frame {
         broken.sort_by_key(|(_, pool)| key(&pool.health));
         broken.truncate(MOST_PROBLEMS);
         broken.into_iter().map(|(name, pool)| json!({"pool": name, "health": Health::from(&pool.health)})).collect()
+    }
+
+    fn moves_json(&self) -> Vec<Value> {
+        self.moves.iter().map(|(pool, said)| json!({"pool": pool, "said": said})).collect()
     }
 
     /// All pools that have a problem.
@@ -183,6 +204,7 @@ mod tests {
             all: UNKNOWN,
             workers: [(0, 0.25)].into(),
             faults: Vec::new(),
+            moves: Vec::new(),
         }
     }
 
@@ -200,6 +222,26 @@ mod tests {
         assert_eq!((&pool["errors"]["23505"], &data["workers"][0]["cpu"]), (&json!(2), &json!(0.25)));
         assert!(data["all"]["queries_per_second"].is_null());
         assert_eq!(data["at"], json!(5.0));
+    }
+
+    #[test]
+    fn a_pool_that_has_moved_to_another_primary_lately_is_in_each_event_with_how() {
+        let record = |database: &str, moved_at: Option<u64>| PrimaryRecord {
+            database: database.into(),
+            host: Some("b:5432".into()),
+            state: weir_admin::PrimaryState::Known,
+            from: moved_at.map(|_| "a:5432".into()),
+            moved_at,
+            moves: 1,
+            waits: weir_admin::PrimaryWaits { pools: 1, clients: 212, longest: Span::from_millis(1_400) },
+        };
+        let at = |seconds: u64| Some(seconds * 1_000_000);
+        let records = [record("old", at(99)), record("one", at(690)), record("none", None), record("two", at(691))];
+        let moves = moves(&records, 700_000_000);
+        let said = "primary moved from a:5432 to b:5432 10 s ago; 212 clients waited, longest 1.4 s";
+        assert_eq!(moves.iter().map(|(pool, _)| pool.as_str()).collect::<Vec<_>>(), ["two", "one"]);
+        let data = data(&Frame { moves, ..frame(1) }.event(&Selection::Busiest(1)));
+        assert_eq!(data["moves"][1], json!({"pool": "one", "said": said}));
     }
 
     #[test]

@@ -371,7 +371,7 @@ mod tests {
         };
         let pools = pools.iter().map(figures).collect();
         let (all, workers, faults) = (super::super::series::UNKNOWN, BTreeMap::new(), Vec::new());
-        Frame { at: at as f64, pools, all, workers, faults }
+        Frame { at: at as f64, pools, all, workers, faults, moves: Vec::new() }
     }
 
     #[test]

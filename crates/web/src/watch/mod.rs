@@ -147,6 +147,7 @@ impl Watch {
         findings.follow(workers, &report, &config);
         self.changes.observe(&report.pools, clock::now().as_secs_f64());
         let (previous, refused) = (report.faults.clone(), failing.look(&report, clock::now().as_secs_f64()));
+        let moves = frame::moves(&report.primaries, clock::now().as_micros() as u64);
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
         let (mut faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
@@ -158,7 +159,7 @@ impl Watch {
             workers.set_faults(found);
         }
         lines.into_iter().for_each(|line| workers.log(line));
-        let frame = Arc::new(Frame { faults, ..now.since(before.as_deref()) });
+        let frame = Arc::new(Frame { faults, moves, ..now.since(before.as_deref()) });
         self.incidents.observe(&frame, &config);
         let now = Arc::new(now);
         *before = Some(now.clone());
@@ -274,6 +275,7 @@ impl Measurement {
             all: sample(before.map(|before| (&before.sum, seconds)), &self.sum),
             workers: before.map(|before| self.cpu.shares_since(&before.cpu, seconds)).unwrap_or_default(),
             faults: Vec::new(),
+            moves: Vec::new(),
         }
     }
 }

@@ -97,7 +97,14 @@ mod tests {
     use crate::watch::series::UNKNOWN;
 
     fn frame() -> Frame {
-        Frame { at: 1.0, pools: BTreeMap::new(), all: UNKNOWN, workers: BTreeMap::new(), faults: Vec::new() }
+        Frame {
+            at: 1.0,
+            pools: BTreeMap::new(),
+            all: UNKNOWN,
+            workers: BTreeMap::new(),
+            faults: Vec::new(),
+            moves: Vec::new(),
+        }
     }
 
     #[test]

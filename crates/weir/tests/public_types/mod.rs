@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Crate, PRODUCT, code_lines, crates, product_files, read};
+use super::{Crate, code_lines, crates, product_files, read};
 
 /// Names that several public types may have, with the reason.
 const ALLOWED_TWICE: &[(&str, &str)] = &[];
@@ -10,7 +10,7 @@ const ALLOWED_TWICE: &[(&str, &str)] = &[];
 #[test]
 fn no_two_public_types_of_the_pooler_have_one_name() {
     let mut places = BTreeMap::<String, Vec<String>>::new();
-    for Crate { folder, .. } in crates().iter().filter(|c| PRODUCT.contains(&c.name.as_str())) {
+    for Crate { folder, .. } in crates().iter().filter(|c| c.is_pooler()) {
         for file in product_files(&folder.join("src")) {
             for (number, name) in public_types(&read(&file)) {
                 places.entry(name).or_default().push(format!("{}:{number}", file.display()));
