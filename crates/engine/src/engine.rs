@@ -476,7 +476,7 @@ impl Engine {
             (Payload::Moved(client), Some(conn)) => arrive::arrived(&mut self.core, now, from, *client, conn, io),
             (Payload::Moved(client), None) => arrive::lost(&mut self.core, from, *client, io),
             (Payload::MoveArrived, _) => self.core.moves.arrived(io),
-            (Payload::MovesDone, _) => self.core.common.release_commands(io),
+            (Payload::MovesDone(batch), _) => self.core.common.moves_done(batch, io),
             (Payload::AwayGone(client), _) => self.core.away.returns(client),
             (Payload::AwayCame(client, secret, issued), _) => {
                 self.core.away.leaves(client, CancelSecret::of_parts((secret, issued), client.0), from);

@@ -22,7 +22,8 @@ pub(crate) struct ParkedCancel {
 
 /// The batch of clients that a worker gives.
 pub(crate) struct Moves {
-    is_under_way: bool,
+    /// The number of the batch under way.
+    under_way: Option<u64>,
     /// Clients of the batch whose sockets are being detached.
     detaching: BTreeSet<ConnId>,
     /// Clients of the batch that have not arrived.
@@ -40,7 +41,7 @@ pub(crate) struct Moves {
 impl Default for Moves {
     fn default() -> Self {
         Moves {
-            is_under_way: false,
+            under_way: None,
             detaching: BTreeSet::new(),
             sent: 0,
             armed: Time::NEVER,
@@ -54,9 +55,11 @@ impl Default for Moves {
 impl Moves {
     /// The batch has ended if nothing of it is under way any more: worker 0 learns so.
     fn check<I: Io>(&mut self, io: &mut I) {
-        if self.is_under_way && self.detaching.is_empty() && self.sent == 0 {
-            self.is_under_way = false;
-            io.post(COUNTER, Message(Payload::MovesDone), None);
+        if self.detaching.is_empty()
+            && self.sent == 0
+            && let Some(batch) = self.under_way.take()
+        {
+            io.post(COUNTER, Message(Payload::MovesDone(batch)), None);
         }
     }
 
@@ -107,8 +110,8 @@ impl Moves {
     }
 
     /// A batch begins.
-    pub(crate) fn begin(&mut self) {
-        self.is_under_way = true;
+    pub(crate) fn begin(&mut self, batch: u64) {
+        self.under_way = Some(batch);
     }
 
     /// The socket of a client of the batch is being detached.

@@ -58,7 +58,7 @@ fn pick(core: &mut Core, order: MoveOrder, now: Time) -> Vec<ConnId> {
 
 /// Worker 0 orders a batch.
 pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, order: MoveOrder, io: &mut I) {
-    core.moves.begin();
+    core.moves.begin(order.batch);
     let elsewhere = order.to != core.common.worker();
     // A shutdown's request has come before this order, if worker 0 had sent it.
     let ends = core.common.is_under_way(UnderWay::EXPORT) || core.common.is_under_way(UnderWay::SHUTDOWN);

@@ -13,7 +13,7 @@
 //! RELOAD, PAUSE and a drain find each client once, on one worker, and no room has to know of clients in transit. Tables that
 //! are sent in pages ask the workers one after the other, and may show a client that moves twice, or not at all.
 //! A batch ends when each client that was sent has arrived; a client whose socket is not free by [`DETACH_TIME`] does not
-//! hold it: that one returns to its own worker when it is free.
+//! hold it: that one returns to its own worker when it is free. Where a worker hangs, commands wait for a second.
 //!
 //! **Cancel.** A key names the worker that issued it, the client's home. A client moves away from home and back home,
 //! and nowhere else; its home knows where it is (`cancel::away`) and passes requests on; a worker that does not have the
@@ -48,6 +48,8 @@ pub(crate) const REST: Span = Span::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MoveOrder {
     pub(crate) to: WorkerId,
+    /// The number of the batch, which its end names.
+    pub(crate) batch: u64,
     /// For tests: clients move, too, that have just come or send nothing.
     pub(crate) any: bool,
 }

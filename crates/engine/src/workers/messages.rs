@@ -36,7 +36,7 @@ pub(crate) enum Payload {
     /// A client of the receiver has arrived at the sender.
     MoveArrived,
     /// To worker 0: no client of the sender's is on its way any more.
-    MovesDone,
+    MovesDone(u64),
     /// A client with a key of the receiver is gone.
     AwayGone(AwayKey),
     /// A client with a key of the receiver has come to the sender: the key's secret, and how much of it was issued.
