@@ -152,6 +152,8 @@ pub struct Counts {
     pub cancelled: u64,
     /// Cancel requests that had a query to stop when they came to the pooler, in runs without faults.
     pub cancels_due: u64,
+    /// Connected clients that moved to another worker, as the pools at the end of the run counted them.
+    pub moved: u64,
     /// Refusals by the pooler whose cause the client could read.
     pub refused: u64,
     /// Client sessions that a fault or the pooler ended.
@@ -165,6 +167,7 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.transactions += other.transactions;
         self.messages += other.messages;
+        self.moved += other.moved;
         self.replies += other.replies;
         self.logins += other.logins;
         self.cancelled += other.cancelled;

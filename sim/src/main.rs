@@ -102,14 +102,14 @@ fn detail(options: &Options) -> Detail {
 }
 
 fn summary(total: &Total, elapsed: Duration) -> String {
-    let Counts { transactions, logins, cancelled, broken, events, .. } = total.counts;
+    let Counts { transactions, logins, moved, cancelled, broken, events, .. } = total.counts;
     let (seeds, failures, seconds) = (total.seeds, total.failures, elapsed.as_secs_f64());
     // The kernel's CPU clock is coarse: after one or two runs it may still show 0.
     let cost = total.cost.as_secs_f64().max(0.01);
     let rate = transactions as f64 * 60.0 / cost;
     format!(
         "sim: {seeds} seeds, {failures} failures, {transactions} transactions, {:.2} million a minute of one core; \
-         {logins} logins, {cancelled} cancels, {broken} sessions broken, {events} events, {seconds:.1} s",
+         {logins} logins, {moved} clients moved, {cancelled} cancels, {broken} sessions broken, {events} events, {seconds:.1} s",
         rate / 1e6
     )
 }

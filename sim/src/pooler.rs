@@ -68,6 +68,8 @@ struct Shared {
     /// When the last message from one engine to another arrives; messages keep their order.
     last_arrival: BTreeMap<(u16, u16), Time>,
     accepted: u32,
+    /// How many messages from one engine to another are on their way.
+    messages: u32,
     /// Server connections in transit between two workers, with database and user.
     in_transit: Vec<(End, (String, String))>,
     /// Server connections that ended so recently that some worker may not know it, and when.
@@ -75,6 +77,9 @@ struct Shared {
     waits: Waits,
     /// After how many inputs in a thousand a client is frozen and thawed.
     freezes: u32,
+    /// After how many inputs in a thousand clients are to move between two workers, and which.
+    moves: u32,
+    movers: Rng,
     rng: Rng,
     /// For what programs print.
     printed: Rng,
@@ -269,6 +274,7 @@ impl Pooler {
             socket.into_iter().for_each(|(end, _)| ctx.close(end));
             return;
         }
+        self.shared.messages -= 1;
         let sockets = &mut self.nodes[to].sockets;
         let end = socket.as_ref().map(|(end, _)| *end);
         self.shared.in_transit.retain(|(in_transit, _)| Some(*in_transit) != end);
@@ -342,12 +348,27 @@ impl Pooler {
             let percent = self.nodes[worker].loads.below(101) as u8;
             self.handle(ctx, worker, Input::Load(percent));
         }
+        self.move_clients(ctx);
         for conn in requests.blocked {
             if self.nodes[worker].sockets.end(conn).is_some() {
                 self.handle(ctx, worker, Input::Blocked { conn });
             }
         }
         self.schedule(ctx, worker);
+    }
+
+    /// At random: clients move between two workers, as if one were busy and the other were not.
+    fn move_clients(&mut self, ctx: &mut Context) {
+        let (workers, shared) = (self.nodes.len() as u64, &mut self.shared);
+        if workers < 2 || !shared.movers.chance(shared.moves) {
+            return;
+        }
+        let from = shared.movers.below(workers);
+        let to = (from + 1 + shared.movers.below(workers - 1)) % workers;
+        let [from, to] = [from, to].map(|worker| WorkerId(worker as u16));
+        ctx.port(|| format!("clients are to move from w{} to w{}", from.0, to.0));
+        self.nodes[0].engine.want_moves(from, to);
+        self.handle(ctx, 0, Input::Load(50));
     }
 
     /// At random: checks the engine's accounting and the client limits, and freezes and thaws a client.
@@ -360,6 +381,7 @@ impl Pooler {
             if let Some(what) = broken_client_limit(inside, &self.shared.config) {
                 ctx.violated(Checker::LimitsHold, || what);
             }
+            self.check_client_counts(ctx);
         }
         let node = &mut self.nodes[worker];
         if node.rng.chance(self.shared.freezes)
@@ -368,6 +390,25 @@ impl Pooler {
         {
             ctx.port(|| format!("w{worker} froze and thawed {conn:?}"));
         }
+    }
+
+    /// While no message is on its way, worker 0 counts the clients that there are.
+    fn check_client_counts(&self, ctx: &mut Context) {
+        if self.shared.messages > 0 {
+            return;
+        }
+        let add = |sum: (u32, u32), next: (u32, u32)| (sum.0 + next.0, sum.1 + next.1);
+        let there = self.nodes.iter().map(|node| node.engine.inspect().clients()).fold((0, 0), add);
+        let counted = self.nodes[0].engine.inspect().clients_counted();
+        if there != counted {
+            let what = || format!("{there:?} clients, all and under limits, and {counted:?} are counted");
+            ctx.violated(Checker::LimitsHold, what);
+        }
+    }
+
+    /// How many connected clients have moved to another worker.
+    pub(crate) fn moved(&self) -> u64 {
+        self.nodes.iter().map(|node| node.engine.inspect().clients_moved()).sum()
     }
 
     /// Schedules the engine's next tick, if it is not scheduled.
@@ -415,6 +456,7 @@ impl Pooler {
         }
         let socket = socket.map(Box::new);
         let event = Event::Message { from: WorkerId(from), to: to.0, message: Box::new(message), socket };
+        self.shared.messages += 1;
         ctx.queue.at(at, event);
     }
 
@@ -504,10 +546,13 @@ impl Shared {
             ended: false,
             last_arrival: BTreeMap::new(),
             accepted: 0,
+            messages: 0,
             in_transit: Vec::new(),
             gone: Vec::new(),
             waits: Waits::default(),
             freezes: *rng.pick(&[0, 20, 300]),
+            moves: *rng.fork("moves", 0).pick(&[0, 10, 100]),
+            movers: rng.fork("movers", 0),
             printed: rng.fork("printed", 0),
             rng,
         };

@@ -124,6 +124,7 @@ impl World {
         if let Some(panic) = panic {
             self.ctx.violated(Checker::Invariant, || panic);
         }
+        self.ctx.counts.moved = self.pooler.moved();
         Outcome {
             seed,
             violation: self.ctx.violation,

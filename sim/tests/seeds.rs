@@ -27,7 +27,7 @@ fn the_pooler_keeps_every_rule() {
     let total = all_pass(Baseline::Pooled, 1..500);
     assert!(total.transactions > 20_000 && total.cancelled > 50 && total.broken > 100, "{total:?}");
     // What the checkers of cancels and refusals look at has happened.
-    assert!(total.cancels_due > 50 && total.refused > 50, "{total:?}");
+    assert!(total.cancels_due > 50 && total.refused > 50 && total.moved > 50, "{total:?}");
 }
 
 /// Seeds that once found a bug. What they draw changes as the model grows, so each bug also has a test of its own where

@@ -17,6 +17,8 @@ pub type SqlState = [u8; 5];
 pub struct PoolCounters {
     /// Clients that logged in.
     pub logins: u64,
+    /// Clients that came from another worker, connected.
+    pub clients_moved: u64,
     /// Connects to servers that were begun.
     pub connects: u64,
     /// Errors that servers sent to clients.
@@ -52,6 +54,7 @@ impl PoolCounters {
     /// Adds the counters of another, without its histograms.
     pub fn add_counts(&mut self, other: &PoolCounters) {
         self.logins += other.logins;
+        self.clients_moved += other.clients_moved;
         self.connects += other.connects;
         self.errors.add(&other.errors);
         self.lost.add(&other.lost);

@@ -16,10 +16,15 @@ use crate::units;
 /// PgBouncer's text for an empty query; an empty setting turns the query off.
 pub(crate) const EMPTY_QUERY: &str = "<empty>";
 
+/// The word for a number that Weir chooses.
+pub(crate) const AUTO: &str = "auto";
+
 /// A typed field, to fill or to show.
 pub(crate) enum FieldMut<'a> {
     U8(&'a mut u8),
     U16(&'a mut u16),
+    /// 0: `auto`.
+    CountOrAuto(&'a mut u16),
     U32(&'a mut u32),
     U64(&'a mut u64),
     Span(&'a mut Span),
@@ -68,7 +73,8 @@ impl FieldMut<'_> {
     pub(crate) fn show(&self) -> String {
         match self {
             FieldMut::U8(v) => v.to_string(),
-            FieldMut::U16(v) => v.to_string(),
+            FieldMut::CountOrAuto(0) => AUTO.to_owned(),
+            FieldMut::U16(v) | FieldMut::CountOrAuto(v) => v.to_string(),
             FieldMut::U32(v) => v.to_string(),
             FieldMut::U64(v) => v.to_string(),
             FieldMut::Span(v) => units::seconds(**v),
@@ -116,7 +122,8 @@ impl FieldMut<'_> {
         let quoted = |text: &str| toml_edit::Value::from(text).to_string();
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
         Some(match self {
-            FieldMut::U8(_) | FieldMut::U16(_) | FieldMut::MaybeU32(Some(_)) => self.show(),
+            FieldMut::CountOrAuto(0) => quoted(AUTO),
+            FieldMut::U8(_) | FieldMut::U16(_) | FieldMut::CountOrAuto(_) | FieldMut::MaybeU32(Some(_)) => self.show(),
             FieldMut::U32(v) if kind == Kind::Permissions => format!("\"{v:04o}\""),
             FieldMut::U64(v) if matches!(kind, Kind::Size { .. }) => quoted(&units::brief_size(**v)),
             FieldMut::U32(_) | FieldMut::U64(_) => self.show(),

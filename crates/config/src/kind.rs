@@ -9,6 +9,8 @@ use crate::units;
 pub(crate) enum Kind {
     /// A whole number.
     Number { min: u64, max: u64 },
+    /// A whole number from 1 to `max`, or `auto`.
+    CountOrAuto { max: u64 },
     /// A time of at least `min` and at most [`Kind::LONGEST`].
     Time { min: Span },
     /// A time of the calendar, to the second, in UTC.
@@ -60,7 +62,7 @@ impl Kind {
             Kind::Size { .. } => "size",
             Kind::Flag => "flag",
             Kind::Word(_) => "word",
-            Kind::Text | Kind::Permissions => "text",
+            Kind::Text | Kind::Permissions | Kind::CountOrAuto { .. } => "text",
             Kind::Query => "query",
             Kind::Secret => "secret",
             Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks | Kind::Protocols => "list",
@@ -73,6 +75,7 @@ impl Kind {
     pub(crate) fn describe(&self) -> String {
         match *self {
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::CountOrAuto { max } => format!("\"auto\", or a whole number from 1 to {max}"),
             Kind::Time { min } => {
                 format!("a time from {} to {}, as in 5, \"500ms\" or \"2min\"", units::brief(min), "36500d")
             }

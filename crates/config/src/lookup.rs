@@ -28,6 +28,19 @@ pub struct AuthLookup {
 }
 
 impl Config {
+    /// The value of `workers` for `auto`.
+    pub const AUTO_WORKERS: u16 = 0;
+
+    /// More workers than this are not made unless the configuration has their number.
+    const MOST_AUTO_WORKERS: usize = 64;
+
+    /// Replaces `workers = "auto"` by the number of cores that the process may use, which is 1 to 64 here.
+    pub fn set_workers(&mut self, cores: usize) {
+        if self.workers == Config::AUTO_WORKERS {
+            self.workers = cores.clamp(1, Config::MOST_AUTO_WORKERS) as u16;
+        }
+    }
+
     /// How to query the secret of an unlisted user who connects to `database`; `None`: no query, unlisted users are
     /// refused. The console has no database of its own to query.
     pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {

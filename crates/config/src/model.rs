@@ -30,7 +30,7 @@ pub struct Config {
     pub admin_users: Vec<String>,
     /// Users who may read everything on the console.
     pub stats_users: Vec<String>,
-    /// Worker threads.
+    /// Worker threads; [`Config::AUTO_WORKERS`] until [`Config::set_workers`] has replaced it.
     pub workers: u16,
     /// When clients of one pool are spread over several workers.
     pub spread: Spread,

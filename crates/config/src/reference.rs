@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::field::AUTO;
 use crate::kind::Kind;
 use crate::table::{Effect, Origin, Section, Setting};
 
@@ -156,6 +157,7 @@ pub(crate) fn default(setting: &Setting, text: &str) -> String {
     match setting.kind {
         _ if text.is_empty() => "—".to_owned(),
         Kind::Number { .. } | Kind::Flag | Kind::Ports => format!("`{text}`"),
+        Kind::CountOrAuto { .. } if text != AUTO => format!("`{text}`"),
         Kind::Time { .. } if text == "0" => format!("`{text}`"),
         Kind::Names => format!("`[\"{text}\"]`"),
         _ => format!("`\"{text}\"`"),
@@ -165,6 +167,7 @@ pub(crate) fn default(setting: &Setting, text: &str) -> String {
 pub(crate) fn value(kind: Kind) -> String {
     match kind {
         Kind::Number { min, max } => format!("{min} to {max}"),
+        Kind::CountOrAuto { max } => format!("`{AUTO}`, or 1 to {max}"),
         Kind::Time { min } if min.is_zero() => "time".to_owned(),
         Kind::Time { min } => format!("time from {}", crate::units::brief(min)),
         Kind::Size { .. } => "size".to_owned(),

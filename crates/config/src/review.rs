@@ -131,6 +131,11 @@ pub fn max_servers(config: &Config) -> u64 {
 
 /// Checks a configuration against the machine and for settings without effect; `weir check` prints the findings.
 pub fn review(config: &Config, facts: &HostLimits) -> Vec<ConfigFinding> {
+    if config.workers == Config::AUTO_WORKERS {
+        let mut config = config.clone();
+        config.set_workers(facts.cores);
+        return review(&config, facts);
+    }
     let mut review = Review { config, findings: Vec::new() };
     review.understood();
     review.process(facts);

@@ -524,7 +524,9 @@ fn line_ends(text: &str) -> Vec<usize> {
 fn raw(kind: Kind, value: &Value) -> Option<Raw> {
     let text = match (kind, value) {
         (Kind::Permissions, Value::Integer(v)) => format!("{:o}", v.value()),
-        (Kind::Number { .. } | Kind::Time { .. } | Kind::Size { .. }, Value::Integer(v)) => v.value().to_string(),
+        (Kind::Number { .. } | Kind::CountOrAuto { .. } | Kind::Time { .. } | Kind::Size { .. }, Value::Integer(v)) => {
+            v.value().to_string()
+        }
         (Kind::Time { .. }, Value::Float(v)) => v.value().to_string(),
         (Kind::Flag, Value::Boolean(v)) => v.value().to_string(),
         (Kind::Ports, Value::Integer(v)) => v.value().to_string(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::ConfigError;
+use crate::field::AUTO;
 use crate::kind::Kind;
 use crate::origin::{FileFormat, Location};
 use crate::settings;
@@ -31,6 +32,7 @@ pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Opti
         (Kind::Flag, FileFormat::Ini) => u8::from(default == "true").to_string(),
         (Kind::Time { .. }, FileFormat::Ini) => crate::units::span(default).map(crate::units::seconds)?,
         (Kind::Number { .. } | Kind::Flag | Kind::Ports, _) | (_, FileFormat::Ini) => default.to_owned(),
+        (Kind::CountOrAuto { .. }, _) if default != AUTO => default.to_owned(),
         _ => format!("\"{default}\""),
     };
     Some(format!("the default is {name} = {shown}"))

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use weir_base::{Span, StateKinds};
 
 use crate::ciphers;
-use crate::field::{EMPTY_QUERY, FieldMut};
+use crate::field::{AUTO, EMPTY_QUERY, FieldMut};
 use crate::kind::Kind;
 use crate::table::{Raw, Setting};
 use crate::units;
@@ -26,6 +26,8 @@ impl Setting {
         match field {
             FieldMut::U8(v) => *v = self.number(text)?,
             FieldMut::U16(v) => *v = self.number(text)?,
+            FieldMut::CountOrAuto(v) if text.trim() == AUTO => *v = 0,
+            FieldMut::CountOrAuto(v) => *v = self.number(text)?,
             FieldMut::U32(v) => *v = self.number(text)?,
             FieldMut::U64(v) => *v = self.number(text)?,
             FieldMut::Span(v) | FieldMut::Millis(v) => *v = self.time(text)?,
@@ -86,7 +88,7 @@ impl Setting {
                 .filter(|bits| (0..=0o777).contains(bits))
                 .map(|bits| format!("{bits:o}"))
                 .ok_or_else(|| format!("must be {}, with a leading 0", self.kind.describe()))?,
-            (_, Kind::Number { .. } | Kind::Size { .. }) => {
+            (_, Kind::Number { .. } | Kind::Size { .. } | Kind::CountOrAuto { .. }) => {
                 c_number(text).map_or_else(|| text.to_owned(), |n| n.to_string())
             }
             (FieldMut::Millis(_), _) => c_number(text).map_or_else(|| text.to_owned(), |n| format!("{n}ms")),
@@ -140,6 +142,7 @@ impl Setting {
             Kind::Permissions => (u64::from_str_radix(text, 8).ok(), 0, 0o777),
             Kind::Size { min, max } => (units::size(text), min, max),
             Kind::Number { min, max } => (text.trim().parse().ok(), min, max),
+            Kind::CountOrAuto { max } => (text.trim().parse().ok(), 1, max),
             Kind::Ports => (text.trim().parse().ok(), 1, 65_535),
             _ => (None, 0, 0),
         };

@@ -20,7 +20,7 @@ use crate::port::Io;
 use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
-use crate::workers::messages::{Message, Payload};
+use crate::workers::messages::{Message, Payload, WorkerCommand};
 
 /// The context of one call: the time, the port, and what all parts share.
 pub(crate) struct Cx<'a, I> {
@@ -164,6 +164,13 @@ pub(crate) enum Job {
     RecordConfig,
 }
 
+/// Commands for all workers that wait until no client moves any more.
+#[derive(Debug)]
+struct Held {
+    until: Time,
+    commands: Vec<(u64, WorkerCommand)>,
+}
+
 /// See the head of the file.
 pub(crate) struct Common {
     worker: WorkerId,
@@ -182,6 +189,10 @@ pub(crate) struct Common {
     follow_ups: VecDeque<FollowUp>,
     jobs: HashMap<u64, Job>,
     under_way: UnderWay,
+    /// Worker 0: the commands for all workers that wait until no client is on its way between two of them.
+    held_commands: Option<Held>,
+    /// The number of the last batch of clients that move.
+    batch: u64,
 }
 
 impl Common {
@@ -207,6 +218,8 @@ impl Common {
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
             under_way: UnderWay(0),
+            held_commands: None,
+            batch: 0,
         }
     }
 
@@ -329,6 +342,49 @@ impl Common {
         let before = self.under_way;
         self.under_way.0 = if busy { before.0 | what.0 } else { before.0 & !what.0 };
         self.under_way != before
+    }
+
+    /// Worker 0: sends a command to all workers, this one included; at once, or when no client moves any more.
+    pub(crate) fn post_to_all<I: Io>(&mut self, id: u64, command: &WorkerCommand, io: &mut I) {
+        if let Some(held) = &mut self.held_commands {
+            return held.commands.push((id, command.clone()));
+        }
+        for worker in 0..self.workers {
+            io.post(WorkerId(worker), Message(Payload::Command { id, command: command.clone() }), None);
+        }
+    }
+
+    /// Worker 0: clients begin to move, and commands wait until this time at most. The number of their batch; `None` if
+    /// others still move.
+    pub(crate) fn hold_commands(&mut self, until: Time) -> Option<u64> {
+        if self.held_commands.is_some() {
+            return None;
+        }
+        self.batch += 1;
+        self.held_commands = Some(Held { until, commands: Vec::new() });
+        Some(self.batch)
+    }
+
+    /// Worker 0: the clients of this batch move no more.
+    pub(crate) fn moves_done<I: Io>(&mut self, batch: u64, io: &mut I) {
+        // A late one says nothing of those that move now.
+        if batch == self.batch {
+            self.release_commands(io);
+        }
+    }
+
+    /// Worker 0: commands have waited long enough: a worker hangs. Returns whether that is so.
+    pub(crate) fn gives_up_moves<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
+        let hangs = self.held_commands.as_ref().is_some_and(|held| held.until <= now);
+        if hangs {
+            self.release_commands(io);
+        }
+        hangs
+    }
+
+    fn release_commands<I: Io>(&mut self, io: &mut I) {
+        let held = self.held_commands.take().map(|held| held.commands).unwrap_or_default();
+        held.into_iter().for_each(|(id, command)| self.post_to_all(id, &command, io));
     }
 
     /// The number of a new job for [`Io::submit_job`], whose purpose is recorded.

@@ -11,12 +11,14 @@ use crate::admin::client_counts::ClientCounts;
 use crate::admin::pool_counts::PoolCounts;
 use crate::admin::refusals::RefusalCounts;
 use crate::admin::shutdown::Shutdown;
+use crate::cancel::away::AwayClients;
 use crate::cancel::peering::Peering;
 use crate::client_login::auth_queries::AuthQueries;
 use crate::client_login::prelogin::PreLogin;
 use crate::common::Common;
 use crate::conns::ConnTable;
 use crate::lending::state::LentServer;
+use crate::moves::batch::Moves;
 use crate::pause::state::PauseState;
 use crate::pools::Pools;
 use crate::primary::view::Primaries;
@@ -46,6 +48,10 @@ pub(crate) struct Core {
     pub(crate) lease: LeaseState,
     /// Another process takes over from this one, or this one from another.
     pub(crate) upgrade: UpgradeState,
+    /// Clients of this worker that move to others.
+    pub(crate) moves: Moves,
+    /// Clients that have moved to other workers, and have keys of this one.
+    pub(crate) away: AwayClients,
     /// Clients without a login.
     pub(crate) prelogin: PreLogin,
     pub(crate) auth_queries: AuthQueries,
@@ -74,6 +80,8 @@ impl Core {
             shutdown: Shutdown::default(),
             lease: LeaseState::default(),
             upgrade: UpgradeState::default(),
+            moves: Moves::default(),
+            away: AwayClients::default(),
             prelogin: PreLogin::default(),
             auth_queries: AuthQueries::default(),
             client_quota: ClientQuota::default(),

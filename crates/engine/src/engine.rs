@@ -9,8 +9,8 @@ use weir_config::Config;
 use weir_session::{Refusal, StatementMemory};
 
 use crate::admin::{Admin, end, tables};
+use crate::cancel::key::CancelSecret;
 use crate::cancel::peering::ForwardSlot;
-use crate::cancel::pids::worker_of;
 use crate::cancel::state::CancelSlot;
 use crate::cancel::{forward, request};
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -23,6 +23,7 @@ use crate::handles::Waiter;
 use crate::lending::{borrower, owner, received};
 use crate::link::{full, leave, lost, pin, query, release, timeouts};
 use crate::listen::{self, deliver};
+use crate::moves::{arrive, depart, order};
 use crate::pause::{commands, drain, hold, watch};
 use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
@@ -214,7 +215,11 @@ impl Engine {
             Input::Detached { conn } => self.detached(now, conn, io),
             Input::JobDone { job, result } => self.job_done(now, job, result, io),
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
-            Input::Load(percent) => self.client_login.loaded(&mut self.core, percent, io),
+            Input::Load(percent) => {
+                self.client_login.loaded(&mut self.core, percent, io);
+                let commands = self.admin.commands_are_under_way();
+                order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
+            }
             Input::Upgrade(step) => export::step(&mut self.core, now, step, io),
             Input::OldProcess(step) => import::old_process(&mut self.core, step),
             Input::CancelRequest { pid, secret } => request::cancel(&mut self.core, now, None, pid, secret, io),
@@ -320,20 +325,21 @@ impl Engine {
         let ClientPhase::Moving(handoff) = client.take_phase() else { return };
         self.core.prelogin.discharge(&mut client);
         self.core.client_counts.remove(&client.phase);
-        if let Handoff::Upgrade = *handoff {
-            return export::client_leaves_process(&mut self.core, now, client, io);
-        }
+        let handoff = match *handoff {
+            Handoff::Upgrade => return export::client_leaves_process(&mut self.core, now, client, io),
+            Handoff::Move(to, moved) => return depart::detached(&mut self.core, now, client, (to, *moved), io),
+            login => login,
+        };
         let client = client.into_row();
-        let (to, payload) = match *handoff {
+        let (to, payload) = match handoff {
             Handoff::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
                 (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
             }
-            Handoff::Cancel { pid, secret } => {
-                let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
-                (worker_of(pid, self.core.common.workers()), payload)
+            Handoff::Cancel { to, pid, secret } => {
+                (to, Payload::Cancel { pid, secret, id: client.id, addr: client.addr })
             }
-            Handoff::Upgrade => return,
+            Handoff::Upgrade | Handoff::Move(..) => return,
         };
         io.post(to, Message(payload), Some(conn));
     }
@@ -416,6 +422,7 @@ impl Engine {
                 events::canceller_arrived(&mut self.core, now, conn, id, addr);
                 request::cancel(&mut self.core, now, Some(conn), pid, &secret, io);
             }
+            (Payload::CancelAlone { pid, secret }, _) => request::cancel(&mut self.core, now, None, pid, &secret, io),
             (Payload::CancelAgain { requester, client, until }, _) => {
                 request::cancel_again(&mut self.core, now, (requester, until), client, io);
             }
@@ -460,7 +467,20 @@ impl Engine {
             (Payload::Trouble, _) => self.admin.trouble_reported(&mut self.core, now, io),
             (Payload::CommandAnswer { id, answer }, _) => self.admin.answered(&mut self.core, now, id, answer, io),
             (Payload::Paging(paging), _) => tables::paging(&mut self.core, from, paging, io),
-            (Payload::Load(percent), _) => self.client_login.load_reported(from, percent),
+            (Payload::Load(percent), _) => {
+                self.client_login.load_reported(&self.core, from, percent);
+                let commands = self.admin.commands_are_under_way();
+                order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
+            }
+            (Payload::MoveClients(order), _) => depart::begin(&mut self.core, now, order, io),
+            (Payload::Moved(client), Some(conn)) => arrive::arrived(&mut self.core, now, from, *client, conn, io),
+            (Payload::Moved(client), None) => arrive::lost(&mut self.core, from, *client, io),
+            (Payload::MoveArrived, _) => self.core.moves.arrived(io),
+            (Payload::MovesDone(batch), _) => self.core.common.moves_done(batch, io),
+            (Payload::AwayGone(client), _) => self.core.away.returns(client),
+            (Payload::AwayCame(client, secret, issued), _) => {
+                self.core.away.leaves(client, CancelSecret::of_parts((secret, issued), client.0), from);
+            }
             (Payload::Drained(drain), _) => {
                 self.admin.worker_drained(&mut self.core, &self.workers, now, from, drain, io)
             }
@@ -576,17 +596,21 @@ impl Engine {
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
                 Who::Announcement => self.admin.announcement_due(&mut self.core, now, io),
-                Who::Drain => self.drain_due(now, io),
+                Who::Drain => {
+                    drain::due(&mut self.core, now, io);
+                    self.admin.report_drain(&mut self.core, now, io);
+                }
                 Who::Dismissal => commands::dismiss_waiting(&mut self.core, now, io),
                 Who::NextTurn(client) => query::next_turn(&mut self.core, client, io),
+                Who::Moves if *self.client_login.loads.armed() != when => {}
+                Who::Moves => {
+                    *self.client_login.loads.armed() = Time::NEVER;
+                    let commands = self.admin.commands_are_under_way();
+                    order::consider(&mut self.core, &mut self.client_login.loads, now, true, commands, io);
+                }
+                Who::Detaching => self.core.moves.due(&mut self.core.common, io),
             }
         }
-    }
-
-    /// A drain goes on.
-    fn drain_due<I: Io>(&mut self, now: Time, io: &mut I) {
-        drain::due(&mut self.core, now, io);
-        self.admin.report_drain(&mut self.core, now, io);
     }
 
     fn conn_due<I: Io>(&mut self, now: Time, when: Time, conn: ConnId, io: &mut I) {

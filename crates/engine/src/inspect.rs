@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weir_admin::Refusals;
-use weir_base::{ClientAddr, ConnId, PoolMode, Target, Time};
+use weir_base::{ClientAddr, ConnId, PoolMode, Target, Time, WorkerId};
 use weir_pool::lending::BorrowRequest;
 
 use crate::admin::logging_in;
@@ -62,6 +62,12 @@ impl Engine {
         done
     }
 
+    /// Has clients move between two workers, with this engine's next [`Input::Load`](crate::port::Input::Load) (it is
+    /// worker 0's), unless something else is under way then. For tests and the simulator.
+    pub fn want_moves(&mut self, from: WorkerId, to: WorkerId) {
+        self.client_login.loads.want(from, to);
+    }
+
     /// What the engine holds, for tests and the simulator.
     pub fn inspect(&self) -> Inspect<'_> {
         Inspect { engine: self }
@@ -109,6 +115,22 @@ impl<'a> Inspect<'a> {
     /// simulator.
     pub fn held_before_login(self) -> usize {
         self.engine.core.prelogin.held()
+    }
+
+    /// How many connected clients have come from other workers, as pools count them. For tests and the simulator.
+    pub fn clients_moved(self) -> u64 {
+        self.engine.core.pools.iter().map(|slot| slot.counts.counters.clients_moved).sum()
+    }
+
+    /// How many clients this worker has, and how many of them are counted under limits. For tests and the simulator.
+    pub fn clients(self) -> (u32, u32) {
+        let counted = self.engine.core.conns.all::<ClientSlot>().filter(|client| client.counts_for.is_some());
+        (self.engine.core.client_counts.all(), counted.count() as u32)
+    }
+
+    /// The same for all workers, as worker 0 counts them. For tests and the simulator.
+    pub fn clients_counted(self) -> (u32, u32) {
+        (self.engine.core.client_quota.total(), self.engine.workers.clients_counted())
     }
 
     /// The sum of all refused clients.

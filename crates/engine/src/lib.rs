@@ -10,6 +10,7 @@
 //! - `primary`: which host of a pool takes its writes. `lending`: pools that span several workers. `workers`: limits
 //!   that hold for the process, and for several nodes.
 //! - `admin`: what operators ask for. `pause`: what they have stopped. `upgrade`: another process takes over.
+//!   `moves`: connected clients move to another worker.
 //!   `traffic`: what clients do with session state, recorded while an operator wants it.
 //! - `core`: the tables that these share. `conns`: the table of connections. `common`: what everything may use.
 //!   `sessions`: what all sessions share. `reading`: why a connection is not read from. `timers`: who is woken when.
@@ -41,6 +42,7 @@ mod lines;
 mod link;
 mod listen;
 mod log;
+mod moves;
 mod password_check;
 mod pause;
 mod pools;

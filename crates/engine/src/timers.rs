@@ -42,6 +42,10 @@ pub(crate) enum Who {
     Budget,
     /// A SUSPEND that waits for sockets to take what is queued.
     Flush,
+    /// Worker 0: a look at whether clients are to move.
+    Moves,
+    /// A batch of clients that move waits no longer for their sockets.
+    Detaching,
     /// The next turn of a client that is paced.
     NextTurn(ConnId),
 }

@@ -157,6 +157,11 @@ fn start_with(
     start(plan, |setup| engine(setup, config.clone(), statement_memory.clone()))
 }
 
+/// The cores that this process may use: by its affinity and its cgroup's quota.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The first line of the log.
 fn greeting(config: &Config) -> String {
     let (clients, workers, (limit, _)) = (config.max_clients, config.workers, descriptors());
@@ -194,11 +199,15 @@ fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
     let all = limit.saturating_sub(weir_config::reserved_descriptors(limit));
     let left = all.saturating_sub(weir_config::max_servers(&config)).max(all / 2).max(1);
-    if u64::from(config.max_clients) <= left {
+    let fits = u64::from(config.max_clients) <= left;
+    if fits && config.workers != Config::AUTO_WORKERS {
         return config;
     }
     let mut config = Arc::unwrap_or_clone(config);
-    config.max_clients = u32::try_from(left).unwrap_or(u32::MAX);
+    if !fits {
+        config.max_clients = u32::try_from(left).unwrap_or(u32::MAX);
+    }
+    config.set_workers(cores());
     Arc::new(config)
 }
 

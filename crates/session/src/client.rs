@@ -12,7 +12,7 @@ use weir_pgwire::tag::front;
 use crate::budget::{Account, Charge};
 use crate::cancelled::Cancelled;
 use crate::channels::Channels;
-use crate::drawn_values::ClientSequences;
+use crate::drawn_values::{ClientSequences, Values};
 use crate::frame_reader::FrameReader;
 use crate::hidden_effects::QuietTexts;
 use crate::judged::{Judged, has_columns_of_cursor};
@@ -305,6 +305,11 @@ impl Client {
     pub fn is_at_rest(&self) -> bool {
         let notified = self.channels().is_some_and(|channels| channels.is_waiting() || channels.awaits_own());
         self.is_between_requests() && !notified
+    }
+
+    /// Whether the client may move to another worker: it is at rest, and nothing of it is known here that would not move.
+    pub fn may_move(&self) -> bool {
+        self.is_at_rest() && self.channels().is_none() && self.sequences.values == Values::None
     }
 
     /// Whether the next byte begins a message, and nothing is to be done before that message is read.

@@ -24,6 +24,9 @@ pub(crate) struct Edit {
 
 const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
 const LENDER: &str = "crates/pool/src/lending/lender.rs";
+const CANCEL: &str = "crates/engine/src/cancel/request.rs";
+const CLIENT_COUNTS: &str = "crates/engine/src/workers/client_counts.rs";
+const DEPART: &str = "crates/engine/src/moves/depart.rs";
 const DRAIN: &str = "crates/engine/src/pause/drain.rs";
 const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
@@ -444,6 +447,37 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             to: "        match self.of(pool) {
             _ if PLANTED => Admission::Goes,
             Some(View::At(host)) if host == at => Admission::Goes,",
+        }],
+    },
+    Mutant {
+        name: "lost cancel",
+        what: "a request to cancel does not follow a client that has moved to another worker",
+        found_by: &[Checker::CancelIsNotLost],
+        edits: &[Edit {
+            file: CANCEL,
+            from: "        if let Some(to) = elsewhere {\n",
+            to: "        if let Some(to) = elsewhere.filter(|_| !PLANTED) {\n",
+        }],
+    },
+    Mutant {
+        name: "client counted twice",
+        what: "a client that has moved to another worker counts under limits again",
+        found_by: &[Checker::LimitsHold],
+        edits: &[Edit {
+            file: CLIENT_COUNTS,
+            from: "        Some(counts_for) => client.counts_for(*counts_for),\n",
+            to: "        Some(counts_for) if PLANTED => count_in(client, *counts_for, io),
+        Some(counts_for) => client.counts_for(*counts_for),\n",
+        }],
+    },
+    Mutant {
+        name: "client moved too soon",
+        what: "a client that has sent a part of a message, or waits, moves to another worker",
+        found_by: &[Checker::WaitersAreAnswered, Checker::AnsweredAsDirect, Checker::NoErrorWithoutFault],
+        edits: &[Edit {
+            file: DEPART,
+            from: "export::is_free(client) && session.may_move()",
+            to: "(PLANTED && client.link.is_none() || export::is_free(client) && session.may_move())",
         }],
     },
     Mutant {

@@ -14,11 +14,12 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         General,
         "workers",
-        Kind::Number { min: 1, max: 256 },
+        Kind::CountOrAuto { max: 256 },
         "1",
-        Field::Config(|c| FieldMut::U16(&mut c.workers)),
-        "Worker threads. Each pool is owned by one of them, which also serves its clients unless `spread_clients` \
-         distributes them. One is enough until it keeps a core busy.",
+        Field::Config(|c| FieldMut::CountOrAuto(&mut c.workers)),
+        "Worker threads; `auto` is one for each core that the process may use (its CPU affinity and its cgroup's quota, \
+         rounded down), and at most 64. Each pool is owned by one of them, which also serves its clients unless \
+         `spread_clients` distributes them. One is enough until it keeps a core busy.",
     )
     .of_node()
     .ini_own("workers")
@@ -31,7 +32,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Field::Config(|c| FieldMut::Spread(&mut c.spread)),
         "When clients of one pool are served by several workers, which lend each other its servers: `busy`, if the \
          pool's worker is busy and another one is not; `always`, alternately; `never`. Decided when a client \
-         connects.",
+         connects; with `busy`, connected clients move, too, between two transactions ([scale.md](scale.md)).",
     )
     .of_node()
     .ini_own("spread_clients"),

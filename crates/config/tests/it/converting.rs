@@ -85,7 +85,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("server_tls_protocols", &["secure", "tlsv1.3", "all"]), ("server_tls_ciphers", &["fast", "HIGH:!aNULL"]),
     ("server_tls_sslmode", &["disable", "require"]), ("admin_users", &["a, b"]), ("verbose", &["2"]),
     ("max_db_connections", &["7"]), ("query_wait_timeout", &["0", "1.5"]), ("proxy_from", &["10.0.0.0/8"]),
-    ("on_dirty", &["keep", "reset", "close"]), ("workers", &["2"]), ("io", &["epoll", "io_uring"]), ("statement_memory", &["1048576", "1500000"]),
+    ("on_dirty", &["keep", "reset", "close"]), ("workers", &["2", "auto"]), ("io", &["epoll", "io_uring"]), ("statement_memory", &["1048576", "1500000"]),
     ("max_packet_size", &["1048576"]), ("login_notify_message", &["hello # there"]), ("pkt_buf", &["1"]),
     ("resolv_conf", &["/etc/other"]), ("pidfile", &["/run/x.pid"]), ("user", &["postgres"]), ("require_auth", &["any", "auto", "!password,!md5"]), ("log_format", &["json"]),
 ];

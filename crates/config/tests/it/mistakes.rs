@@ -15,13 +15,13 @@ fn mistakes(result: Result<Config, ConfigErrors>) -> Vec<String> {
 
 #[test]
 fn every_key_value_and_section_of_a_toml_is_judged_in_one_reading() {
-    let text = "[general]\nworkers = \"many\"\n[listen]\nprot = 1\nport = 99999\n[colours]\n[limits]\nsize = -1\n\
+    let text = "[general]\nmax_clients = \"many\"\n[listen]\nprot = 1\nport = 99999\n[colours]\n[limits]\nsize = -1\n\
                 [pools.a]\nhost = 5\nmode = \"sesion\"\n[pools.b]\nhost = \"h:1\"\npassword_env = \"NO_SUCH\"\n\
                 [pools.c]\n[pools.weir]\nhost = \"h\"\n[auth]\ntype = \"trust\"\nquery_database = \"weir\"\n";
     assert_eq!(
         mistakes(load_with(text, &[], &[])),
         [
-            "weir.toml:2: \"workers\" in [general] must be a whole number from 1 to 256, not text",
+            "weir.toml:2: \"max_clients\" in [general] must be a whole number from 1 to 10000000, not text",
             "weir.toml:4: unknown key \"prot\" in [listen]",
             "weir.toml:5: \"port\" in [listen] must be a whole number from 1 to 65535, not 99999",
             "weir.toml:6: unknown section [colours]",

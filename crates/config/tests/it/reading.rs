@@ -112,6 +112,24 @@ fn the_process_has_what_its_sections_say() {
 }
 
 #[test]
+fn the_number_of_workers_may_be_that_of_the_cores() {
+    let mut config = read_with_user("[general]\nworkers = \"auto\"");
+    assert_eq!(config.workers, Config::AUTO_WORKERS);
+    let findings = weir_config::review(&config, &weir_config::HostLimits { descriptors: 100_000, cores: 3 });
+    assert!(findings.iter().all(|finding| !finding.text.contains("workers")), "{findings:?}");
+    for (cores, workers) in [(3, 3), (0, 1), (500, 64)] {
+        let mut config = config.clone();
+        config.set_workers(cores);
+        assert_eq!(config.workers, workers);
+    }
+    config.workers = 2;
+    config.set_workers(5);
+    assert_eq!(config.workers, 2, "it has a number");
+    let error = load_with("[general]\nworkers = \"many\"", &[], &[]).unwrap_err().first().to_string();
+    assert!(error.contains("must be \"auto\", or a whole number from 1 to 256"), "{error}");
+}
+
+#[test]
 fn without_tcp_a_unix_socket_is_enough() {
     let config = read_with_user("[listen]\naddress = []\nunix_socket_dir = \"/run/weir\"\nunix_socket_mode = \"0700\"");
     assert_eq!((config.listen.addresses.len(), config.listen.unix_socket_mode), (0, 0o700));

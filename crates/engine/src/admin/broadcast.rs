@@ -30,6 +30,11 @@ impl Admin {
         self.broadcasts.broadcast(cx!(core, now, io), caller, command, to_workers)
     }
 
+    /// Whether commands for all workers are under way.
+    pub(crate) fn commands_are_under_way(&self) -> bool {
+        self.broadcasts.are_under_way()
+    }
+
     /// Withdraws a command that waits: what it stopped continues. Returns whether there was one.
     pub(crate) fn take_back<I: Io>(&mut self, core: &mut Core, now: Time, id: u64, io: &mut I) -> bool {
         let cx = cx!(core, now, io);

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use weir_admin::{Command, CommandError, Report};
-use weir_base::{ConnId, Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time};
 
 use crate::common::{Common, Cx};
 use crate::port::Io;
 use crate::primary::PrimaryStep;
 use crate::timers::Who;
-use crate::workers::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
+use crate::workers::messages::{WorkerAnswer, WorkerCommand};
 
 /// How long workers may take to answer, except for commands that wait for clients or servers.
 const BROADCAST_TIMEOUT: Span = Span::from_secs(10);
@@ -102,13 +102,18 @@ impl Broadcasts {
         };
         cx.common.arm(Who::Broadcasts, broadcast.due, &mut self.armed);
         self.pending.insert(id, broadcast);
-        post_to_all(cx.common, id, to_workers, cx.io);
+        cx.common.post_to_all(id, to_workers, cx.io);
         id
     }
 
     /// Whether a command to stop everything is under way.
     pub(crate) fn is_pausing(&self) -> bool {
         self.pending.values().any(|g| matches!(g.command, Command::Pause(None) | Command::Suspend))
+    }
+
+    /// Whether any command is under way.
+    pub(crate) fn are_under_way(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// The command of this caller that is under way.
@@ -125,7 +130,7 @@ impl Broadcasts {
             _ => return None,
         };
         self.pending.remove(&id);
-        post_to_all(cx.common, id, &WorkerCommand::Forget(id), cx.io);
+        cx.common.post_to_all(id, &WorkerCommand::Forget(id), cx.io);
         Some(undo)
     }
 
@@ -170,11 +175,5 @@ impl Broadcast {
             Some(error) if !(one_will_do && self.done) => Err(error),
             _ => Ok(()),
         }
-    }
-}
-
-fn post_to_all<I: Io>(common: &Common, id: u64, to_workers: &WorkerCommand, io: &mut I) {
-    for worker in 0..common.workers() {
-        io.post(WorkerId(worker), Message(Payload::Command { id, command: to_workers.clone() }), None);
     }
 }

@@ -123,7 +123,10 @@ impl Admin {
 }
 
 fn kill_client<I: Io>(core: &mut Core, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
-    let client = core.conns.all::<ClientSlot>().find(|client| client.id == id && client.has_logged_in());
+    let client = core
+        .conns
+        .all::<ClientSlot>()
+        .find(|client| client.id == id && (client.has_logged_in() || client.phase.moves_session()));
     let conn = client.map(|client| client.conn).ok_or(CommandError::ClientNotFound)?;
     leave::refuse_handle(core, now, conn, Refusal::Killed, io);
     Ok(())

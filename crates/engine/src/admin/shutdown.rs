@@ -12,7 +12,7 @@ use crate::admin::drain_pace::{Due, Pace, Rest};
 use crate::common::{Cx, UnderWay};
 use crate::port::Io;
 use crate::timers::Who;
-use crate::workers::messages::{Drain, Message, Payload, WorkerCommand};
+use crate::workers::messages::{Drain, WorkerCommand};
 
 /// A shutdown, as seen by this worker.
 pub(crate) struct Shutdown {
@@ -135,10 +135,8 @@ impl Shutdown {
     fn ask<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
         self.request.drained.clear();
         self.request.drain = Some(drain);
-        for worker in 0..cx.common.workers() {
-            let id = cx.common.next_id();
-            cx.io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
-        }
+        let id = cx.common.next_id();
+        cx.common.post_to_all(id, &WorkerCommand::Drain(drain), cx.io);
     }
 
     /// Worker 0: the process exits when servers have ended, or soon. `closed`: all workers have closed theirs.

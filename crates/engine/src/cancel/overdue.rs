@@ -29,6 +29,7 @@ enum Carries {
 pub(crate) fn sender_due<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
     let sender = client.conn;
     core.peering.drop_requests_of(sender);
+    core.moves.drop_requests_of(sender);
     let mut carriers: Vec<ConnId> = core.peering.under_way().collect();
     for ix in core.pools.indices() {
         let cancels = &mut core.pools.get_mut(ix).cancels;

@@ -13,7 +13,7 @@
 //! which may be read first. So a client that does nothing is looked at once more, when all that had arrived has been
 //! read; until then the request is not answered.
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Time, WorkerId};
 use weir_pgwire::put_front;
 
 use crate::cancel::peering::{PeerKey, issued_secret};
@@ -27,6 +27,7 @@ use crate::common::FollowUp;
 use crate::conns::Conn;
 use crate::core::Core;
 use crate::link::{deadlines, leave};
+use crate::moves::batch::ParkedCancel;
 use crate::port::{Handshake, Io};
 use crate::reading::Reason;
 use crate::server::close;
@@ -259,7 +260,20 @@ pub(crate) fn cancel<I: Io>(
         core.common.follow_up(FollowUp::CancelConsole(console));
         return finish::finish_canceller(core, requester, io);
     }
+    let departs = |client: &ClientSlot| match &client.phase {
+        ClientPhase::Moving(handoff) => matches!(**handoff, Handoff::Move(..)),
+        _ => false,
+    };
+    if let Some(client) = target.as_deref().filter(|client| departs(client)).map(|client| client.conn) {
+        return core.moves.park(ParkedCancel { client, requester, pid, secret: secret.to_vec() });
+    }
     let Some(client) = target.map(|client| client.conn) else {
+        let home = worker_of(pid, core.common.workers());
+        // It has left from here, and its home knows where it is, or that it is gone.
+        let elsewhere = core.away.find(pid, secret).or((home != core.common.worker()).then_some(home));
+        if let Some(to) = elsewhere {
+            return pass_on(core, requester, to, (pid, secret), io);
+        }
         io.cancel_at_old_process(pid, secret);
         return finish::finish_canceller(core, requester, io);
     };
@@ -267,8 +281,27 @@ pub(crate) fn cancel<I: Io>(
         // Arrives after what the client's socket has now.
         let sender = requester.and_then(|requester| core.conns.get::<ClientSlot>(requester));
         let until = sender.map_or(Time::NEVER, |sender| deadlines::client_deadline(core, sender));
+        core.moves.looks += 1;
         io.post(core.common.worker(), Message(Payload::CancelAgain { requester, client, until }), None);
     }
+}
+
+/// A request goes to the worker to which its client has moved, with its sender.
+pub(crate) fn pass_on<I: Io>(
+    core: &mut Core,
+    requester: Option<ConnId>,
+    to: WorkerId,
+    (pid, secret): (u32, &[u8]),
+    io: &mut I,
+) {
+    let Some(mut sender) = requester.and_then(|requester| core.conns.take::<ClientSlot>(requester)) else {
+        return io.post(to, Message(Payload::CancelAlone { pid, secret: secret.to_vec() }), None);
+    };
+    core.client_counts.remove(&sender.phase);
+    sender.enter(ClientPhase::Moving(Box::new(Handoff::Cancel { to, pid, secret: secret.to_vec() })));
+    core.client_counts.add(&sender.phase);
+    io.detach(sender.conn);
+    table::insert(core, sender);
 }
 
 /// Cancels what a client runs, or its next request if that is here. Returns `false`, and leaves the sender unanswered,
@@ -298,6 +331,7 @@ pub(crate) fn cancel_again<I: Io>(
     client: ConnId,
     io: &mut I,
 ) {
+    core.moves.looks = core.moves.looks.saturating_sub(1);
     // PostgreSQL does what a sender asks that has closed its connection, too.
     let requester = requester.filter(|requester| core.conns.get::<ClientSlot>(*requester).is_some());
     if requester.is_none() && until <= now {
@@ -332,7 +366,7 @@ pub(crate) fn cancel_request<I: Io>(
     let worker = worker_of(pid, core.common.workers());
     let conn = client.conn;
     if worker != core.common.worker() {
-        client.enter(ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret })));
+        client.enter(ClientPhase::Moving(Box::new(Handoff::Cancel { to: worker, pid, secret })));
         io.detach(conn);
         return table::insert(core, client);
     }

@@ -63,6 +63,8 @@ pub(crate) struct ClientRow {
     pub(crate) request_at: Time,
     /// The client's earliest timer.
     pub(crate) armed: Time,
+    /// Until when the client stays at this worker.
+    pub(crate) rests_until: Time,
     /// Whether the client counts among those without a login.
     pub(crate) counted: bool,
     /// The secret that a cancel request must contain, once the client has logged in.
@@ -107,15 +109,15 @@ impl ClientPhase {
     /// The first phase of clients, except for load balancers: each kind of encryption request is allowed once.
     pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
 
-    /// Whether the client, logged in, moves to another process.
-    pub(crate) fn leaves_process(&self) -> bool {
-        matches!(self, ClientPhase::Moving(handoff) if matches!(**handoff, Handoff::Upgrade))
+    /// Whether the client, logged in to a pool, moves to another worker or process.
+    pub(crate) fn moves_session(&self) -> bool {
+        matches!(self, ClientPhase::Moving(handoff) if matches!(**handoff, Handoff::Upgrade | Handoff::Move(..)))
     }
 
     /// Whether the client is not authenticated.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         match self {
-            ClientPhase::Moving(_) => !self.leaves_process(),
+            ClientPhase::Moving(_) => !self.moves_session(),
             ClientPhase::Header
             | ClientPhase::Opening { .. }
             | ClientPhase::Handshake(_)
@@ -164,6 +166,7 @@ impl ClientSlot {
             ClientPhase::Streaming(_) => "active",
             ClientPhase::Ready(_) | ClientPhase::Welcome(_) if self.reading.has(Reason::Waits) => "waiting",
             ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_) => "idle",
+            _ if self.phase.moves_session() => "idle",
             _ => "login",
         }
     }
@@ -200,6 +203,7 @@ impl ClientSlot {
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
+            rests_until: Time::START,
             counted: false,
             cancel: CancelSecret::default(),
         };
@@ -363,6 +367,11 @@ impl ClientSlot {
     /// The client connected earlier, at another worker or process.
     pub(crate) fn connected(&mut self, at: Time) {
         self.row.connected_at = at;
+    }
+
+    /// The client has come from another worker or process, and stays for a while.
+    pub(crate) fn rests(&mut self, until: Time) {
+        self.row.rests_until = until;
     }
 
     /// The client is admitted under limits of clients, and counts under these keys.

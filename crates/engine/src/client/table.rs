@@ -42,6 +42,14 @@ pub(crate) fn insert_waiting<I: Io>(core: &mut Core, mut client: Box<ClientSlot>
     insert(core, client);
 }
 
+/// A client is out of the table for good: its timer means nothing any more.
+pub(crate) fn forget_timer(core: &mut Core, client: &ClientSlot) {
+    if client.armed != Time::NEVER {
+        core.common.timers().forget();
+        tidy_timers(core);
+    }
+}
+
 /// Drops the timers of closed sessions, if there are many.
 pub(crate) fn tidy_timers(core: &mut Core) {
     if core.common.timers().is_littered() {

@@ -168,16 +168,17 @@ impl ClientLogin {
     /// The port reports this worker's load, in per cent of its time: worker 0 keeps it.
     pub(crate) fn loaded<I: Io>(&mut self, core: &mut Core, percent: u8, io: &mut I) {
         if core.common.worker() == WorkerId(0) {
-            self.load_reported(core.common.worker(), percent);
+            self.load_reported(core, core.common.worker(), percent);
         } else {
             io.post(WorkerId(0), Message(Payload::Load(percent)), None);
         }
     }
 
     /// A worker's load, in per cent, has reached worker 0.
-    pub(crate) fn load_reported(&mut self, worker: WorkerId, percent: u8) {
-        self.loads.note(worker, percent.min(100));
+    pub(crate) fn load_reported(&mut self, core: &Core, worker: WorkerId, percent: u8) {
+        self.loads.note(worker, percent.min(100), core.common.now());
     }
+
     /// Another worker has seen a login fail from this origin.
     pub(crate) fn failed_elsewhere<I: Io>(&mut self, core: &mut Core, now: Time, origin: Origin, io: &mut I) {
         self.throttle.failed_elsewhere(cx!(core, now, io), origin);

@@ -45,7 +45,7 @@ pub(crate) struct ClientLogin {
     pub(crate) lookups: auth_lookups::AuthLookups,
     throttle: auth_throttle::AuthThrottle,
     /// The load of workers; worker 0 has it.
-    loads: loads::Loads,
+    pub(crate) loads: loads::Loads,
 }
 
 impl ClientLogin {

@@ -12,6 +12,7 @@ use weir_session::startup::StartupRequest;
 use crate::client_login::secret_query::{Subject, UserSecret};
 use crate::password_check::Authority;
 use crate::server::connection::SaltedKey;
+use crate::upgrade::moved::MovedClient;
 
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,9 @@ pub(crate) enum Handoff {
     /// The client logs in there; with its input after the startup packet.
     Startup(WorkerId, Arc<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
-    Cancel { pid: u32, secret: Vec<u8> },
+    Cancel { to: WorkerId, pid: u32, secret: Vec<u8> },
+    /// The client, logged in, goes on there.
+    Move(WorkerId, Box<MovedClient>),
     /// Another process takes over.
     Upgrade,
 }

@@ -115,7 +115,7 @@ const NEW_WELCOME_WAIT: Span = Span::from_secs(1);
 pub(crate) fn client_deadline(core: &Core, client: &ClientSlot) -> Time {
     let Core { common, pools, .. } = core;
     match &client.phase {
-        phase @ ClientPhase::Moving(_) if phase.leaves_process() => Time::NEVER,
+        phase @ ClientPhase::Moving(_) if phase.moves_session() => Time::NEVER,
         ClientPhase::Header
         | ClientPhase::Opening { .. }
         | ClientPhase::Handshake(_)

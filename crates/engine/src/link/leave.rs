@@ -4,8 +4,10 @@ use weir_base::{ConnId, Origin, Time};
 use weir_config::FileFormat;
 use weir_session::{Refusal, SqlStates};
 
+use crate::cancel::home;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
+use crate::client_login::state::Handoff;
 use crate::common::FollowUp;
 use crate::core::Core;
 use crate::handles::NO_POOL;
@@ -17,6 +19,7 @@ use crate::port::{Io, Level};
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::client_counts;
+use crate::workers::messages::{Message, Payload};
 
 /// Why a server is closed that was its client's alone.
 const OWNER_GONE: &str = "replication client disconnected";
@@ -74,12 +77,16 @@ fn leave<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, servers
     if let Some(key) = client.cancel.peer_key() {
         core.peering.forget(key);
     }
-    if client.armed != Time::NEVER {
-        core.common.timers().forget();
-        table::tidy_timers(core);
-    }
+    table::forget_timer(core, &client);
     core.upgrade.keys.remove(client.conn);
     core.upgrade.left(client.conn);
+    core.moves.gone(client.conn, io);
+    for sender in core.moves.unpark(client.conn).into_iter().filter_map(|cancel| cancel.requester) {
+        if let Some(sender) = core.conns.take::<ClientSlot>(sender) {
+            client_leaves(core, now, sender, io);
+        }
+    }
+    home::forget(core, &client, io);
     client_counts::uncount(core, &mut client, io);
     core.prelogin.discharge(&mut client);
     core.sessions.recycle(std::mem::take(client.waiting_mut()));
@@ -115,6 +122,12 @@ pub(crate) fn client_leaves<I: Io>(core: &mut Core, now: Time, client: Box<Clien
 
 /// A client's connection has closed; its handle is dead already.
 pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientSlot>, io: &mut I) {
+    if let ClientPhase::Moving(handoff) = &client.phase
+        && let Handoff::Cancel { to, pid, secret } = &**handoff
+    {
+        // PostgreSQL does what a sender asks that has closed its connection, too.
+        io.post(*to, Message(Payload::CancelAlone { pid: *pid, secret: secret.clone() }), None);
+    }
     remove_client(core, now, client, "client unexpected eof", io);
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use weir_base::{ConnId, Time, WorkerId};
 use weir_session::{Refusal, frozen, frozen_server};
 
+use crate::cancel::home;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
 use crate::client_login::state::Handoff;
@@ -112,17 +113,16 @@ fn refuse_rest<I: Io>(core: &mut Core, now: Time, io: &mut I) {
     rest.into_iter().for_each(|client| leave::refuse_handle(core, now, client, Refusal::UpgradeTimeout, io));
 }
 
-fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-    let waits = waits_for_server(&client);
-    let session = match &client.phase {
-        ClientPhase::Ready(session) if waits || is_free(&client) => frozen::freeze(session, &core.sessions.params),
-        _ => None,
-    };
-    let Some(session) = session else { return core.conns.put_client(client) };
+/// A client as a value, with its frozen session; `waits_with`: what it waits with for a server, if it does.
+pub(crate) fn moved_client(
+    core: &Core,
+    client: &ClientSlot,
+    session: Vec<u8>,
+    waits_with: Option<Vec<u8>>,
+) -> MovedClient {
     let slot = core.pools.get(client.pool);
-    let pid = client.cancel.pid;
     let (secret, issued) = client.cancel.parts();
-    let moved = MovedClient {
+    MovedClient {
         id: client.id,
         database: slot.name.to_string(),
         pool_user: slot.user.to_string(),
@@ -131,12 +131,23 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
         connected_at: client.connected_at.micros(),
         request_at: client.request_at.micros(),
         tls: client.tls.as_deref().cloned(),
-        pid,
+        pid: client.cancel.pid,
         secret,
         issued,
         session,
-        waits_with: waits.then(|| std::mem::take(client.waiting_mut())),
+        waits_with,
+    }
+}
+
+fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    let waits = waits_for_server(&client);
+    let session = match &client.phase {
+        ClientPhase::Ready(session) if waits || is_free(&client) => frozen::freeze(session, &core.sessions.params),
+        _ => None,
     };
+    let Some(session) = session else { return core.conns.put_client(client) };
+    let waits_with = waits.then(|| std::mem::take(client.waiting_mut()));
+    let (pid, moved) = (client.cancel.pid, moved_client(core, &client, session, waits_with));
     clients::client_leaves(core, &client);
     if waits {
         core.pools.get_mut(client.pool).pool.leave(client.conn, now);
@@ -240,11 +251,9 @@ pub(crate) fn step<I: Io>(core: &mut Core, now: Time, step: UpgradeStep, io: &mu
 /// A client's socket is free to leave.
 pub(crate) fn client_leaves_process<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
     let leaves = core.upgrade.left(client.conn);
-    if client.armed != Time::NEVER {
-        core.common.timers().forget();
-        table::tidy_timers(core);
-    }
+    table::forget_timer(core, &client);
     core.upgrade.keys.remove(client.conn);
+    home::forget(core, &client, io);
     client_counts::uncount(core, &mut client, io);
     core.pools.get_mut(client.pool).pool.leave(client.conn, now);
     create::count_client(core, client.pool, -1);
@@ -264,7 +273,7 @@ pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io:
 }
 
 /// Whether a client that has logged in is between two requests, and nothing waits for the client or because of it.
-fn is_free(client: &ClientSlot) -> bool {
+pub(crate) fn is_free(client: &ClientSlot) -> bool {
     may_leave(client) && !client.reading.has_any() && client.waiting.is_empty()
 }
 

@@ -9,6 +9,7 @@ use weir_pool::Ages;
 use weir_session::login::CapturedCredentials;
 use weir_session::{Refusal, frozen, frozen_server};
 
+use crate::cancel::home;
 use crate::cancel::key::CancelSecret;
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client::table;
@@ -20,6 +21,7 @@ use crate::lines;
 use crate::link::{acquire, leave, release};
 use crate::listen::clients;
 use crate::log::log;
+use crate::moves::REST;
 use crate::pause::hold;
 use crate::pools::create;
 use crate::port::{Io, Level, OldProcessState};
@@ -33,6 +35,7 @@ use crate::upgrade::held::PoolName;
 use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 use crate::workers::client_counts;
 use crate::workers::messages::{Message, Payload};
+use crate::workers::quota::ClientUse;
 
 fn leave_to_others(core: &mut Core, pools: impl IntoIterator<Item = PoolIx>) {
     for ix in pools {
@@ -123,7 +126,32 @@ fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: Co
     release::passed_on(core, now, ix, conn, answer, io);
 }
 
-fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: ConnId, io: &mut I) {
+/// How a client that comes counts among the clients of the process.
+pub(crate) enum Counted {
+    /// Not yet.
+    No,
+    /// It does, and under these keys, if clients are limited.
+    For(Option<Box<ClientUse>>),
+}
+
+impl Counted {
+    fn count<I: Io>(&mut self, core: &mut Core, client: &mut ClientSlot, io: &mut I) {
+        match self {
+            Counted::No => client_counts::count_imported(core, client, io),
+            Counted::For(keys) => client_counts::count_moved(core, client, keys.take(), io),
+        }
+    }
+}
+
+/// A client comes from another process or worker.
+pub(crate) fn client_came<I: Io>(
+    core: &mut Core,
+    now: Time,
+    moved: MovedClient,
+    conn: ConnId,
+    mut counted: Counted,
+    io: &mut I,
+) {
     let secret = CancelSecret::of_parts((moved.secret, moved.issued), moved.pid);
     let mut client = Box::new(ClientSlot::new(conn, moved.id, moved.addr, ClientPhase::Gone, now));
     *client.cancel_mut() = secret;
@@ -133,8 +161,18 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
     client.secured(moved.tls.map(Box::new));
     core.client_counts.add(&client.phase);
     core.upgrade.keys.add(moved.pid, conn);
-    let Some(ix) = target_pool(core, now, &moved.database, &moved.pool_user) else {
-        client_counts::count_imported(core, &mut client, io);
+    client.rests(now + REST);
+    if let Counted::No = counted {
+        home::report(core, &client, io);
+    }
+    let mut ix = target_pool(core, now, &moved.database, &moved.pool_user);
+    if let (None, Counted::For(_), Some(config)) = (ix, &counted, core.common.config().pool(&moved.database)) {
+        // A reload has given the pool another user meanwhile.
+        let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
+        ix = Some(create::pool_of(core, &moved.database, &config, &user, now));
+    }
+    let Some(ix) = ix else {
+        counted.count(core, &mut client, io);
         return leave::refuse(core, now, client, Refusal::NoSuchDatabase(moved.database), io);
     };
     create::join(core, ix, &mut client);
@@ -143,10 +181,10 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
         Ok(mut session) => {
             session.share_channels(core.pools.get(ix).rules.shares_listen);
             let name = core.sessions.application(&session);
-            // It came to the other process.
+            // It logged in elsewhere.
             core.pools.get_mut(ix).counts.note_application(name, 0);
             client.enter(ClientPhase::Ready(session));
-            client_counts::count_imported(core, &mut client, io);
+            counted.count(core, &mut client, io);
             clients::client_came(core, &mut client);
             if core.common.is_under_way(UnderWay::EXPORT) {
                 release::export_later(core, Some(conn));
@@ -167,7 +205,7 @@ fn import_client<I: Io>(core: &mut Core, now: Time, moved: MovedClient, conn: Co
         }
         Err(why) => {
             lines::about_client(core, Level::Error, &client, format_args!("can't be taken over: {why}"), io);
-            client_counts::count_imported(core, &mut client, io);
+            counted.count(core, &mut client, io);
             leave::refuse(core, now, client, Refusal::PoolGone, io);
         }
     }
@@ -179,7 +217,7 @@ pub(crate) fn import<I: Io>(core: &mut Core, now: Time, value: &[u8], socket: Op
         (Some(Moved::Pool(pool)), _) => import_pool(core, now, *pool, io),
         (Some(Moved::Held(held)), _) => held_elsewhere(core, held),
         (Some(Moved::Server(server)), Some(conn)) => import_server(core, now, *server, conn, io),
-        (Some(Moved::Client(client)), Some(conn)) => import_client(core, now, *client, conn, io),
+        (Some(Moved::Client(client)), Some(conn)) => client_came(core, now, *client, conn, Counted::No, io),
         (_, socket) => {
             log(Level::Error, format_args!("what another process handed over can't be used"), io);
             socket.into_iter().for_each(|conn| io.close(conn));

@@ -34,7 +34,13 @@ pub(crate) fn count_in<I: Io>(client: &mut ClientSlot, counts_for: ClientUse, io
 
 /// A client has disconnected, in any phase.
 pub(crate) fn uncount<I: Io>(core: &mut Core, client: &mut ClientSlot, io: &mut I) {
-    if let Some(counts_for) = client.counts_no_more() {
+    let counts_for = client.counts_no_more();
+    uncount_one(core, counts_for, io);
+}
+
+/// A client that counted under these keys is gone.
+pub(crate) fn uncount_one<I: Io>(core: &mut Core, counts_for: Option<Box<ClientUse>>, io: &mut I) {
+    if let Some(counts_for) = counts_for {
         request(QuotaRequest::Release { resource: Resource::Client(*counts_for), count: 1 }, io);
     }
     if core.common.worker() == COUNTER {
@@ -73,6 +79,24 @@ pub(crate) fn count_imported<I: Io>(core: &mut Core, client: &mut ClientSlot, io
     } else {
         io.post(COUNTER, Message(Payload::ClientCame), None);
     }
+    count_under_limits(core, client, io);
+}
+
+/// Counts a client that has come from another worker, where it counted under these keys.
+pub(crate) fn count_moved<I: Io>(
+    core: &mut Core,
+    client: &mut ClientSlot,
+    counts_for: Option<Box<ClientUse>>,
+    io: &mut I,
+) {
+    match counts_for {
+        Some(counts_for) => client.counts_for(*counts_for),
+        // A limit may have been set meanwhile.
+        None => count_under_limits(core, client, io),
+    }
+}
+
+fn count_under_limits<I: Io>(core: &Core, client: &mut ClientSlot, io: &mut I) {
     if core.common.config().limits_clients()
         && let Some(counts_for) = client_use(core, client)
     {

@@ -9,8 +9,10 @@ use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
 use crate::admin::paging::Paging;
+use crate::cancel::away::AwayKey;
 use crate::client_login::secret_query::{SecretQuery, UserSecret};
 use crate::lending::state::LendingMessage;
+use crate::moves::{ClientMove, MoveOrder};
 use crate::primary::PrimaryStep;
 use crate::secured::Secured;
 use crate::workers::quota::{QuotaReply, QuotaRequest};
@@ -25,6 +27,20 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket comes with the message.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
+    /// A cancel request for a client that may be the receiver's, without the requester.
+    CancelAlone { pid: u32, secret: Vec<u8> },
+    /// From worker 0: clients of the receiver are to move.
+    MoveClients(MoveOrder),
+    /// A connected client moves to the receiver; its socket comes with the message.
+    Moved(Box<ClientMove>),
+    /// A client of the receiver has arrived at the sender.
+    MoveArrived,
+    /// To worker 0: no client of the sender's is on its way any more.
+    MovesDone(u64),
+    /// A client with a key of the receiver is gone.
+    AwayGone(AwayKey),
+    /// A client with a key of the receiver has come to the sender: the key's secret, and how much of it was issued.
+    AwayCame(AwayKey, [u8; 16], usize),
     /// To the sender itself: a request to cancel found that its client did nothing. `until`: its deadline.
     CancelAgain { requester: Option<ConnId>, client: ConnId, until: Time },
     /// To worker 0: a client of another process has arrived at the sender.

@@ -23,3 +23,10 @@ pub(crate) struct Workers {
     /// The limits of pools that several nodes share.
     pub(crate) budget: budget::NodeBudget,
 }
+
+impl Workers {
+    /// How many clients are counted under limits.
+    pub(crate) fn clients_counted(&self) -> u32 {
+        self.counter.clients()
+    }
+}

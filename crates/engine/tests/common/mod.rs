@@ -224,6 +224,8 @@ impl World {
         self.engine.handle(self.now, input, &mut self.port);
         while let Some(at) = self.port.messages.iter().position(|(to, ..)| *to == self.worker) {
             let (_, message, socket) = self.port.messages.remove(at).expect("it is there");
+            // A socket that a worker sends itself may get the handle that it had.
+            self.port.alive.extend(socket);
             self.engine.handle(self.now, Input::Message { from: self.worker, message, socket }, &mut self.port);
         }
         self.engine.inspect().check();

@@ -371,7 +371,7 @@ fn a_pipeline_ends_for_pause_reconnect_and_a_session_keeps_its_own() {
 }
 
 /// The process id and the secret of a cancel key.
-fn key_of(welcome: &[u8]) -> (u32, Vec<u8>) {
+pub(crate) fn key_of(welcome: &[u8]) -> (u32, Vec<u8>) {
     let at = welcome.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
     (u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap()), welcome[at + 4..at + 8].to_vec())
 }

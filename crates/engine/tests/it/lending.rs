@@ -9,8 +9,8 @@ use weir_engine::port::{Input, Signal, WorkResult};
 use weir_pgwire::put_back;
 
 /// Two workers. Each socket is followed by the number under which it was noted, on any worker.
-struct Pair {
-    worlds: [World; 2],
+pub(crate) struct Pair {
+    pub(crate) worlds: [World; 2],
     sockets: Vec<(usize, ConnId)>,
 }
 
@@ -25,37 +25,40 @@ fn spread(size: u32) -> Config {
 }
 
 impl Pair {
-    fn new(size: u32) -> Pair {
-        let config = spread(size);
+    pub(crate) fn new(size: u32) -> Pair {
+        Pair::with(spread(size))
+    }
+
+    pub(crate) fn with(config: Config) -> Pair {
         Pair { worlds: [0, 1].map(|worker| World::worker(config.clone(), 2, worker)), sockets: Vec::new() }
     }
 
-    fn note(&mut self, worker: usize, conn: ConnId) -> usize {
+    pub(crate) fn note(&mut self, worker: usize, conn: ConnId) -> usize {
         self.sockets.push((worker, conn));
         self.sockets.len() - 1
     }
 
-    fn worker(&self, socket: usize) -> usize {
+    pub(crate) fn worker(&self, socket: usize) -> usize {
         self.sockets[socket].0
     }
 
-    fn send(&mut self, socket: usize, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, socket: usize, bytes: &[u8]) {
         let (worker, conn) = self.sockets[socket];
         self.worlds[worker].bytes(conn, bytes);
     }
 
-    fn received(&mut self, socket: usize) -> Vec<u8> {
+    pub(crate) fn received(&mut self, socket: usize) -> Vec<u8> {
         let (worker, conn) = self.sockets[socket];
         self.worlds[worker].received(conn)
     }
 
-    fn is_open(&self, socket: usize) -> bool {
+    pub(crate) fn is_open(&self, socket: usize) -> bool {
         let (worker, conn) = self.sockets[socket];
         self.worlds[worker].is_open(conn)
     }
 
     /// A requested detach is completed.
-    fn detach(&mut self) -> bool {
+    pub(crate) fn detach(&mut self) -> bool {
         for world in &mut self.worlds {
             if let Some(at) = world.port.asked.iter().position(|asked| matches!(asked, Call::Detach(_))) {
                 let Call::Detach(conn) = world.port.asked.remove(at) else { unreachable!("it was found") };
@@ -67,12 +70,12 @@ impl Pair {
     }
 
     /// A message arrives, with the socket that comes with it.
-    fn receive(&mut self) -> bool {
+    pub(crate) fn receive(&mut self) -> bool {
         (0..2).any(|from| self.receive_from(from))
     }
 
     /// The next message of this worker arrives.
-    fn receive_from(&mut self, from: usize) -> bool {
+    pub(crate) fn receive_from(&mut self, from: usize) -> bool {
         let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() else { return false };
         let to = usize::from(to.0);
         let conn = socket.map(|old| {
@@ -86,12 +89,12 @@ impl Pair {
     }
 
     /// All messages under way arrive.
-    fn deliver(&mut self) {
+    pub(crate) fn deliver(&mut self) {
         while self.detach() || self.receive() {}
     }
 
     /// A requested server accepts the login.
-    fn server(&mut self) -> Option<usize> {
+    pub(crate) fn server(&mut self) -> Option<usize> {
         let connecting = |(worker, world): (usize, &mut World)| Some((worker, world.connecting()?));
         let (worker, conn) = self.worlds.iter_mut().enumerate().find_map(connecting)?;
         let server = self.note(worker, conn);
@@ -101,15 +104,30 @@ impl Pair {
     }
 
     /// The next client, on the other worker than the one before it.
-    fn client(&mut self) -> usize {
+    pub(crate) fn client(&mut self) -> usize {
         let conn = self.worlds[0].arrival("ann", "db");
         let client = self.note(0, conn);
         self.deliver();
         client
     }
 
+    /// A connection that has sent nothing yet.
+    pub(crate) fn visitor(&mut self) -> usize {
+        let conn = self.worlds[0].visitor();
+        self.note(0, conn)
+    }
+
+    /// An operator, who is one of `admin_users`.
+    pub(crate) fn console(&mut self) -> usize {
+        let conn = self.worlds[0].arrival("ann", "weir");
+        let console = self.note(0, conn);
+        self.deliver();
+        assert!(self.received(console).ends_with(&ready(b'I')), "an operator is welcome");
+        console
+    }
+
     /// A pool's first server, at its owner, a client there, and one at a borrower; all logged in.
-    fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
+    pub(crate) fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
         let mut pair = Pair::new(size);
         let first = pair.client();
         let connecting = pair.worlds[0].port.asked.iter().any(|asked| matches!(asked, Call::Connect(_)));
@@ -128,7 +146,7 @@ impl Pair {
     }
 
     /// A reload changes the pool's size.
-    fn resize(&mut self, size: u32) {
+    pub(crate) fn resize(&mut self, size: u32) {
         let world = &mut self.worlds[0];
         world.signal(Signal::Reload);
         let reads = |asked: &Call| if let Call::SubmitJob(job) = asked { Some(*job) } else { None };
@@ -137,7 +155,7 @@ impl Pair {
         self.deliver();
     }
 
-    fn pass(&mut self, span: Span) {
+    pub(crate) fn pass(&mut self, span: Span) {
         for _ in 0..10 {
             self.worlds.iter_mut().for_each(|world| world.pass(Span::from_micros(span.micros() / 10)));
             self.deliver();

@@ -12,6 +12,7 @@ mod drain;
 mod holding;
 mod lending;
 mod links;
+mod moves;
 mod places;
 mod prelogin;
 mod primaries;

@@ -198,7 +198,7 @@ struct Counter {
     of: fn(&Stats, &PoolCounters) -> u64,
 }
 
-const COUNTERS: [Counter; 9] = [
+const COUNTERS: [Counter; 10] = [
     Counter {
         name: "weir_transactions",
         help: "Transactions; a query outside of one counts as one",
@@ -226,6 +226,11 @@ const COUNTERS: [Counter; 9] = [
     },
     Counter { name: "weir_binds", help: "Binds of prepared statements", of: |stats, _| stats.bind_count },
     Counter { name: "weir_client_logins", help: "Clients that logged in", of: |_, counters| counters.logins },
+    Counter {
+        name: "weir_clients_moved",
+        help: "Connected clients that have moved to another worker",
+        of: |_, counters| counters.clients_moved,
+    },
     Counter {
         name: "weir_server_connects",
         help: "Connections to servers that were begun",

@@ -99,6 +99,12 @@ impl Counter {
         replies
     }
 
+    /// How many clients are counted.
+    pub(crate) fn clients(&self) -> u32 {
+        let of_databases = self.counts.iter().filter(|(key, _)| matches!(key, Key::ClientsOfDatabase(_)));
+        of_databases.map(|(_, count)| count).sum()
+    }
+
     /// The limits have changed: returns the replies to requests that now fit.
     pub(crate) fn limits_changed(&mut self, workers: u16, limit: Limit<'_>) -> Vec<QuotaReply> {
         let mut replies = Vec::new();
