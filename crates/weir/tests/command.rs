@@ -201,7 +201,7 @@ fn check_says_what_it_understood() {
     let output = check(&write(&folder, &config(5432, "secret", 25)), &[]);
     assert!(output.status.success(), "{}", complaint(&output));
     let text = said(&output);
-    assert!(text.contains("app   127.0.0.1:5432  postgres  ann   transaction    25    0        0\n"), "{text}");
+    assert!(text.contains("app   127.0.0.1:5432  postgres  ann   auto    25    0        0\n"), "{text}");
     assert_eq!(text.matches("pool app").count(), 0, "the table has said it: {text}");
     assert!(text.ends_with("weir.toml: can be served\n"), "{text}");
 }

@@ -511,7 +511,7 @@ fn the_process_tells_its_version_its_state_and_its_memory() {
 fn the_settings_are_shown_with_their_defaults_by_pgbouncers_names() {
     let lines = lines(Show::Config);
     assert!(lines.is_sorted());
-    for expected in ["listen_port,6000,6432,no", "pool_mode,session,transaction,yes", "server_lifetime,1800,3600,yes"] {
+    for expected in ["listen_port,6000,6432,no", "pool_mode,session,auto,yes", "server_lifetime,1800,3600,yes"] {
         assert!(lines.iter().any(|line| line == expected), "{expected} is not among {lines:#?}");
     }
 }
