@@ -26,7 +26,7 @@ impl Admin {
         at: &Target,
         io: &mut I,
     ) {
-        // A new configuration may have come in between. Logins of a pool that wants no primary have gone on with it.
+        // The configuration may be another one since. Logins of a pool that wants no primary have gone on with it.
         let Some(config) = core.common.config().pool(pool).filter(|pool| pool.session_attrs.wants_primary()) else {
             return;
         };
