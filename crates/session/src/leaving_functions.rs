@@ -60,7 +60,7 @@ pub(crate) fn query() -> String {
 /// The query for a hash of these functions, and of the triggers, policies and rules of users. Constraints have triggers, too,
 /// which leave nothing; a temporary function is its session's own.
 pub(crate) fn sources_query() -> String {
-    let hash = |of: &str| format!("pg_catalog.sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ',{of}),0))");
+    let hash = |of: &str| format!("pg_catalog.sum(pg_catalog.hashtext(pg_catalog.concat_ws(' ',{of})))");
     format!(
         "SELECT '{SOURCES}',pg_catalog.concat_ws('/',\
          (SELECT {} FROM pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
