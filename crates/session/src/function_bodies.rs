@@ -147,7 +147,9 @@ mod tests {
     #[test]
     fn idle_servers_are_closed_once_for_each_change_that_was_found() {
         let mut bodies = FunctionBodies::default();
-        assert!(!bodies.take_outdated_servers(0) && bodies.take_outdated_servers(1) && !bodies.take_outdated_servers(1));
+        assert!(
+            !bodies.take_outdated_servers(0) && bodies.take_outdated_servers(1) && !bodies.take_outdated_servers(1)
+        );
     }
 
     #[test]
