@@ -10,7 +10,6 @@ use weir_pgwire::{Dirty, Effects};
 
 use crate::long_text::{self, LONG_TEXT, SEARCHED};
 use crate::params::{ParamTable, Params};
-use crate::sequences::Question;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]
@@ -29,6 +28,30 @@ pub(crate) struct Judged {
     pub(crate) naming: Option<Box<Naming>>,
     /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
     len: u32,
+}
+
+/// What a text asks for of the values that were drawn of sequences.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Question {
+    /// For nothing. Nearly all texts do.
+    #[default]
+    Nothing,
+    /// For what it has drawn itself.
+    Own,
+    /// For what was drawn before it.
+    Earlier,
+}
+
+impl Question {
+    /// That of a text with these effects, as far as it is there. Reads the text: once where it is stored.
+    #[inline]
+    pub(crate) fn of(effects: Effects, text: &[u8]) -> Question {
+        match effects.may_leave.contains(Dirty::SEQUENCE_VALUES) {
+            false => Question::Nothing,
+            true if sql::asks_for_own_value(text) => Question::Own,
+            true => Question::Earlier,
+        }
+    }
 }
 
 impl Judged {
