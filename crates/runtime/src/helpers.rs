@@ -19,7 +19,7 @@ use std::thread;
 use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ConnId, WorkerId, shrink};
-use weir_config::Config;
+use weir_config::{Config, Successor};
 use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
@@ -35,7 +35,7 @@ const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
 const LOOK_UPS: usize = 64;
-/// How much nicer the queues for clients are than the rest of the process (nice(2)).
+/// How much nicer the queues for clients and for configurations are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
@@ -118,7 +118,7 @@ impl Helpers {
             work_queue(setup, mailboxes, answer)
         };
         Ok(Helpers {
-            config: work(ThreadSetup::new("weir-config", 1), WorkKind::Config)?,
+            config: work(ThreadSetup::new("weir-config", 1).nicer(), WorkKind::Config)?,
             servers: work(ThreadSetup::new("weir-hashes", 1), WorkKind::Servers)?,
             clients: work(ThreadSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
             users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
@@ -215,14 +215,17 @@ fn run_job(configuring: &Configuring, work: Work) -> WorkResult {
         }
         Work::CheckPassword(_) | Work::ServerPassword { .. } => password_job(work),
         Work::NameOfUser(uid) => WorkResult::UserName(name_of_user(uid)),
-        Work::LoadConfig(reread) => WorkResult::Config((configuring.reload)(reread)),
-        Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config)),
+        Work::LoadConfig(reread, running) => {
+            WorkResult::Config((configuring.reload)(reread).map(|read| Successor::new(&running, read)))
+        }
+        Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config).map(Successor::from)),
         Work::RecordConfig(adopted) => {
             WorkResult::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
         }
-        Work::ChangeConfig(wanted, author) => {
+        Work::ChangeConfig(wanted, author, running) => {
             let change = configuring.change.as_ref();
-            WorkResult::Changed(change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok)))
+            let made = change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok));
+            WorkResult::Changed(made.map(|(config, persisted)| (Successor::new(&running, config), persisted)))
         }
     }
 }

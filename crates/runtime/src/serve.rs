@@ -123,6 +123,7 @@ fn start_with(
     let Process { log, signals, inherited, old_process, upgrade_socket } = process;
     raise_descriptors();
     let config = fitted(config);
+    freed::hold(&config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
     let files = tls.clone();
     let fit = move |config| {
@@ -162,6 +163,9 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// How many pools adopt a configuration in one turn of a worker: less than a millisecond's work.
+const POOLS_PER_TURN: usize = 256;
+
 /// The first line of the log.
 fn greeting(config: &Config) -> String {
     let (clients, workers, (limit, _)) = (config.max_clients, config.workers, descriptors());
@@ -181,6 +185,7 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         version: VERSION,
         uid: nix::unistd::getuid().as_raw(),
         host_name: host_name(),
+        pools_per_turn: POOLS_PER_TURN,
     })
 }
 
