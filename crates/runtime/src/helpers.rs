@@ -35,6 +35,8 @@ const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
 const LOOK_UPS: usize = 64;
+/// The fewest threads of a queue for clients.
+const LEAST: usize = 2;
 /// How much nicer the queues for clients and for configurations are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
@@ -117,19 +119,26 @@ impl Helpers {
             let answer = move |(job, work)| WorkerMessage::JobDone { kind, job, result: run_job(&configuring, work) };
             work_queue(setup, mailboxes, answer)
         };
+        // Clients' hashes and handshakes may use all cores that the workers leave.
+        let threads = cores().max(LEAST);
         Ok(Helpers {
             config: work(ThreadSetup::new("weir-config", 1).nicer(), WorkKind::Config)?,
             servers: work(ThreadSetup::new("weir-hashes", 1), WorkKind::Servers)?,
-            clients: work(ThreadSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
+            clients: work(ThreadSetup::new("weir-logins", threads).nicer(), WorkKind::Clients)?,
             users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
             ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
             pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
             printed: checkers(ThreadSetup::new("weir-passwords", 1), mailboxes, WorkKind::Printed)?,
             names: look_ups(ThreadSetup::new("weir-names", LOOK_UPS), mailboxes)?,
             connects: work_queue(ThreadSetup::new("weir-tls", 1), mailboxes, take_step)?,
-            accepts: work_queue(ThreadSetup::new("weir-tls-accept", 2).nicer(), mailboxes, take_step)?,
+            accepts: work_queue(ThreadSetup::new("weir-tls-accept", threads).nicer(), mailboxes, take_step)?,
         })
     }
+}
+
+/// The cores that this process may use: by its affinity and its cgroup's quota.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn work_queue<T: Send + 'static>(

@@ -16,7 +16,7 @@ use weir_uring::Ring;
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::freed;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{ChangeConfig, Record, Reload};
+use crate::helpers::{ChangeConfig, Record, Reload, cores};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
@@ -156,11 +156,6 @@ fn start_with(
     };
     let statement_memory = StatementMemory::default();
     start(plan, |setup| engine(setup, config.clone(), statement_memory.clone()))
-}
-
-/// The cores that this process may use: by its affinity and its cgroup's quota.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How many pools adopt a configuration in one turn of a worker: less than a millisecond's work.
