@@ -113,7 +113,7 @@ fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
         Cause::Twice => Some(format!("\"{key}\" is there twice")),
         Cause::Unquoted => Some(format!("the text of \"{key}\" has no closing quote")),
         Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
-        Cause::Switch => Some(format!("the value of \"{key}\" is no word of TOML")),
+        Cause::Switch => Some(format!("\"{key}\" must be true or false: TOML has no other words for them")),
         Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
         // The line's text is not shown: it may be the rest of a secret.
         Cause::NoValue => Some("the line has no \"=\"".to_owned()),

@@ -477,8 +477,11 @@ impl<'a> Reader<'a> {
         line: Option<usize>,
     ) -> Result<(), ConfigError> {
         if let Some(first) = self.locations.line(&name) {
-            let others = setting.aliases.join(", ");
-            let hint = format!("line {first} has it already; {others} are other names for it");
+            let others = match setting.aliases {
+                [one] => format!("{one} is another name for it"),
+                many => format!("{} are other names for it", many.join(", ")),
+            };
+            let hint = format!("line {first} has it already; {others}");
             return Err(self.error(line, &format!("\"{}\" in {title} is given twice", setting.name), Some(hint)));
         }
         self.remember(name, line);

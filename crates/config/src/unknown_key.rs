@@ -31,12 +31,13 @@ pub(crate) fn wrong_section(key: &str, here: Option<Section>) -> Option<String> 
         settings::all()
             .filter(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)))
     };
-    // Of the two sides of TLS a pool's is that to servers.
-    let of_servers = || same().find(|s| here == Some(Section::Pool) && s.section == Section::TlsServer);
-    if let Some(setting) = of_servers().or_else(|| same().next()) {
-        return Some(format!("\"{}\" belongs in {}", setting.name, setting.section.title()));
-    }
-    toml_name_of(key)
+    // Of the two sides of TLS a pool's is that to servers; else a key with several places is most often a pool's.
+    let is_of_servers = |s: &&Setting| here == Some(Section::Pool) && s.section == Section::TlsServer;
+    let is_of_pools = |s: &&Setting| s.section == Section::Pool;
+    let found = same().find(is_of_servers).or_else(|| same().find(is_of_pools)).or_else(|| same().next());
+    let Some(setting) = found else { return toml_name_of(key) };
+    let here = if setting.name == key { "" } else { &format!(" is \"{}\" here, which", setting.name) };
+    Some(format!("\"{key}\"{here} belongs in {}", setting.section.title()))
 }
 
 /// The hint for a mistyped key: the nearest key of another section, and where that key belongs.

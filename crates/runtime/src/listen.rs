@@ -445,7 +445,9 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
             "the address is in use; stop the program that listens there, or set another port".into()
         }
         ErrorKind::AddrNotAvailable => "no interface of this machine has this address; set another one".into(),
-        ErrorKind::PermissionDenied => "permission denied; set a port above 1023, or a folder we may write to".into(),
+        ErrorKind::PermissionDenied => {
+            "permission denied; set a port above 1023, or a folder that this process may write to".into()
+        }
         ErrorKind::NotFound => "the folder does not exist; create it, or set another one".into(),
         ErrorKind::NotADirectory => "that is no folder; set another one".into(),
         // For a path, before the system has seen it.

@@ -77,7 +77,7 @@ impl FunctionBodies {
 
     /// Whether idle servers are to be closed, now that functions that leave state were found changed so often on all workers.
     #[inline]
-    pub(crate) fn outdate_servers(&mut self, found: u64) -> bool {
+    pub(crate) fn take_outdated_servers(&mut self, found: u64) -> bool {
         std::mem::replace(&mut self.followed, found) != found
     }
 
@@ -147,7 +147,9 @@ mod tests {
     #[test]
     fn idle_servers_are_closed_once_for_each_change_that_was_found() {
         let mut bodies = FunctionBodies::default();
-        assert!(!bodies.outdate_servers(0) && bodies.outdate_servers(1) && !bodies.outdate_servers(1));
+        assert!(
+            !bodies.take_outdated_servers(0) && bodies.take_outdated_servers(1) && !bodies.take_outdated_servers(1)
+        );
     }
 
     #[test]

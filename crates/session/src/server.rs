@@ -561,7 +561,7 @@ impl Server {
 
     /// A client of the pool uses the server whose texts are asked about (`mode = "auto"`).
     #[inline]
-    pub fn is_used(&mut self, texts: &PoolStatements) {
+    pub fn note_functions_found(&mut self, texts: &PoolStatements) {
         if self.functions_found.is_none() {
             self.functions_found = Some(texts.functions_found());
         }

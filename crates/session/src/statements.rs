@@ -614,9 +614,9 @@ impl PoolStatements {
     /// Whether the pool's idle servers are to be closed, as texts may have left there what nobody asked about: functions that
     /// leave state were found changed, by any worker. True once for each time.
     #[inline]
-    pub fn outdates_servers(&mut self) -> bool {
+    pub fn take_outdated_servers(&mut self) -> bool {
         let found = self.functions_found();
-        self.bodies.outdate_servers(found)
+        self.bodies.take_outdated_servers(found)
     }
 
     /// Whether functions have changed past the pool is asked with the next text (`mode = "auto"`). Called every few seconds.

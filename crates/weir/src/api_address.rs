@@ -13,8 +13,8 @@ pub(crate) fn url(given: &str) -> Result<String, Failure> {
     }
     let file = Path::new(given);
     if !file.is_file() {
-        let what = "is neither a URL, as http://127.0.0.1:8432, nor a configuration file";
-        return Err(Failure::Message(format!("{given} {what}")));
+        let what = "give the file that Weir serves, or the API's URL, as http://127.0.0.1:8432";
+        return Err(Failure::Message(format!("there is no file {given}; {what}")));
     }
     let (config, _) = load::load_as_far(file);
     let web = &config.web;
@@ -23,6 +23,16 @@ pub(crate) fn url(given: &str) -> Result<String, Failure> {
     };
     let scheme = if web.tls_cert_file.is_some() { "https" } else { "http" };
     Ok(format!("{scheme}://{}", SocketAddr::new(reachable(*address), web.port)))
+}
+
+/// The error for an API that does not answer.
+pub(crate) fn unreachable(url: &str, problem: &str) -> Failure {
+    let hint = match problem.contains("certificate") {
+        true => "name the certificate of its authority with --ca-file",
+        false => "is Weir running, with [web] address in its weir.toml?",
+    };
+    let problem = problem.strip_prefix("io: ").unwrap_or(problem);
+    Failure::Message(format!("{url}: {problem}; {hint}"))
 }
 
 /// An address by which this machine reaches itself.
@@ -54,6 +64,6 @@ mod tests {
         let refused = |failure: Failure| format!("{failure:?}");
         assert!(refused(with("").unwrap_err()).contains("has no API: set address under [web]"));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(refused(url("weir.tml").unwrap_err()).contains("is neither a URL"));
+        assert!(refused(url("weir.tml").unwrap_err()).contains("there is no file weir.tml"));
     }
 }

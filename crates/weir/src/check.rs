@@ -90,7 +90,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     if let Err(error) = web_tls(config) {
         report.findings.push(about_tls(config, TlsFinding::Error(error.to_string())));
     }
-    report.findings.extend(missing_folder(config));
+    report.findings.extend(missing_folders(config));
     report.findings.extend(ports_in_use(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
     report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
@@ -131,19 +131,26 @@ fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<S
     }
 }
 
-/// The folder of the Unix socket is not there, so that the start would fail.
-fn missing_folder(config: &Config) -> Option<ConfigFinding> {
-    const KEY: &str = "listen.unix_socket_dir";
-    let folder = config.listen.unix_socket_dir.as_ref().filter(|folder| !folder.is_dir())?;
-    let (file, line) = config.locations.file_and_line(KEY, &config.source);
-    Some(ConfigFinding {
-        severity: Severity::Warning,
-        file,
-        line,
-        key: Some(KEY.to_owned()),
-        text: format!("there is no folder {} for the Unix socket", folder.display()),
-        help: Some("create it, or set another one as unix_socket_dir".to_owned()),
-    })
+/// The folder of the Unix socket or that of the log is not there, so that the start would fail.
+fn missing_folders(config: &Config) -> Vec<ConfigFinding> {
+    let of_log = config.log.file.as_deref().and_then(Path::parent).filter(|folder| folder.is_absolute());
+    let wanted = [
+        ("listen.unix_socket_dir", "the Unix socket", "unix_socket_dir", config.listen.unix_socket_dir.as_deref()),
+        ("log.file", "the log", "file in [log]", of_log),
+    ];
+    let missing = wanted.into_iter().filter_map(|(key, of, name, folder)| {
+        let folder = folder.filter(|folder| !folder.is_dir())?;
+        let (file, line) = config.locations.file_and_line(key, &config.source);
+        Some(ConfigFinding {
+            severity: Severity::Warning,
+            file,
+            line,
+            key: Some(key.to_owned()),
+            text: format!("there is no folder {} for {of}", folder.display()),
+            help: Some(format!("create it, or set another one as {name}")),
+        })
+    });
+    missing.collect()
 }
 
 /// Why a file with mistakes can't be served: the mistakes, and further errors in the part that could be read.

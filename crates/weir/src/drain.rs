@@ -39,8 +39,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (user, socket) =
         (config.process.user.as_deref(), upgrade_socket(&config.listen, config.process.user.as_deref()));
     let process = DrainingProcess::begin(&socket, user).map_err(|why| {
-        let mistake = mistakes.as_ref().map(|_| format!("; {} has mistakes: weir check", arguments.file.display()));
-        let mistake = mistake.unwrap_or_default();
+        let file = arguments.file.display();
+        let mistake = match &mistakes {
+            Some(_) if !arguments.file.exists() => format!("; there is no {file}: name the file that Weir serves"),
+            Some(_) => format!("; {file} has mistakes: weir check"),
+            None => String::new(),
+        };
         Failure::Message(format!("can't drain the process that serves, at {}: {why}{mistake}", socket.display()))
     })?;
     let pid = process.pid();

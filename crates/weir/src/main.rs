@@ -294,6 +294,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_command_is_answered_with_the_one_that_is_meant() {
+        for (word, meant) in
+            [("weir.toml", "weir serve weir.toml"), ("run", "weir serve"), ("reload", "SIGHUP"), ("serv", "'serve'")]
+        {
+            let error = Cli::try_parse_from(["weir", word]).map(drop).unwrap_err();
+            let text = usage::without_misleading_tip(error).to_string();
+            assert!(text.contains(meant), "{text}");
+        }
+    }
+
+    #[test]
     fn help_fits_a_terminal() {
         let helps = helps();
         let wide: Vec<_> =

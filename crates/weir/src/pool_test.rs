@@ -249,7 +249,11 @@ impl LoginAttempt<'_> {
             };
             connection = connection.encrypt(begin).map_err(|error| (error, FailedAttempt::Handshake))?;
         } else if asks && encryption == Encryption::Required {
-            return Err(other(Error::Login("server refused SSL".to_owned())));
+            return Err(other(Error::Login(
+                "server refused SSL: set ssl = on in its postgresql.conf, or a mode in [tls.server] that allows plain \
+                 connections"
+                    .to_owned(),
+            )));
         }
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         body: None,
         ca_file: arguments.ca_file.clone(),
     };
-    let answer = outgoing::sender()(&request).map_err(|error| Failure::at(&url, error))?;
+    let answer = outgoing::sender()(&request).map_err(|error| api_address::unreachable(&url, &error.to_string()))?;
     let said = String::from_utf8_lossy(&answer.body);
     let first = Printable(said.lines().next().unwrap_or_default());
     if answer.status != 200 {

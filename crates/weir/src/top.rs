@@ -95,21 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         // After the first figures it retries; before them an error, such as a wrong address, ends it.
         if !shown || once {
-            return Err(unreachable(base, &problem));
+            return Err(api_address::unreachable(base, &problem));
         }
         show(&[term.yellow(&format!("{base}: {problem}; trying again"))], paints);
         sleep(RETRY_PAUSE);
     }
-}
-
-/// The error for an API that does not answer.
-fn unreachable(url: &str, problem: &str) -> Failure {
-    let hint = match problem.contains("certificate") {
-        true => "name the certificate of its authority with --ca-file",
-        false => "is Weir running, with [web] address in its weir.toml?",
-    };
-    let problem = problem.strip_prefix("io: ").unwrap_or(problem);
-    Failure::Message(format!("{url}: {problem}; {hint}"))
 }
 
 /// Shows the lines of a source, which gets the width, until Ctrl-C, or once.
@@ -128,7 +118,7 @@ fn repeat(
                 show(&lines, paints);
                 shown = true;
             }
-            Err(problem) if !shown || once => return Err(unreachable(url, &problem)),
+            Err(problem) if !shown || once => return Err(api_address::unreachable(url, &problem)),
             Err(problem) => show(&[format!("{url}: {problem}; trying again")], paints),
         }
         if once {

@@ -152,8 +152,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "    let wanted = server.closes() || slot.is_wanted();\n",
-            to: "    let wanted = server.closes() || (slot.is_wanted() && !PLANTED);\n",
+            from: "    let wanted = server.closes || slot.is_wanted();\n",
+            to: "    let wanted = server.closes || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {

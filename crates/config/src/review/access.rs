@@ -1,5 +1,7 @@
 //! Findings about logins: users and their secrets, rules, auth_query, TLS.
 
+use std::net::{IpAddr, SocketAddr};
+
 use weir_auth::{Method, Secret};
 use weir_base::plural;
 
@@ -43,6 +45,15 @@ impl Review<'_> {
     /// A control plane that other machines reach requires TLS and accounts.
     fn open_panel(&mut self) {
         let web = &self.config.web;
+        let overlap = |one: &IpAddr, other: &IpAddr| {
+            one == other || (one.is_ipv4() == other.is_ipv4() && (one.is_unspecified() || other.is_unspecified()))
+        };
+        let is_taken = |address: &&IpAddr| self.config.listen.addresses.iter().any(|other| overlap(address, other));
+        if let Some(address) = web.addresses.iter().find(is_taken).filter(|_| web.port == self.config.listen.port) {
+            let address = SocketAddr::new(*address, web.port);
+            let text = format!("{address} is an address of [listen], too: one of them can't be opened");
+            self.fail("web.port", text).help("set another port under [web]");
+        }
         let addresses = web.addresses.iter().copied();
         if let Some(text) = web_listen_error(addresses, web.tls_cert_file.is_some(), !web.accounts.is_empty()) {
             self.fail("web.address", text);
@@ -104,6 +115,11 @@ impl Review<'_> {
         if elsewhere || matches!(config.auth.method, Method::Trust | Method::Cert | Method::Hba) {
             return;
         }
+        self.users_who(
+            |secret| Secret::parse(secret).is_err(),
+            "can't log in: the text begins as a SCRAM secret, and is none",
+            "copy all of rolpassword from pg_authid, or give a password",
+        );
         self.users_who(
             |secret| secret.is_empty(),
             "without a secret can't log in",

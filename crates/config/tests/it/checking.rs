@@ -399,3 +399,22 @@ fn a_pool_in_transaction_mode_that_has_no_server_to_share_for_listen_is_named() 
     );
     names("mode = \"statement\"", "listen of [pools.app] has no effect");
 }
+
+#[test]
+fn an_address_of_both_the_panel_and_the_clients_is_found() {
+    let with = |address: &str| {
+        complaints(&format!("{LOGIN}{POOL}[listen]\nport = 7000\n[web]\naddress = \"{address}\"\nport = 7000\n"))
+    };
+    let found = with("127.0.0.1");
+    assert!(found.len() == 1 && found[0].contains("error: 127.0.0.1:7000 is an address of [listen], too"), "{found:?}");
+    assert_eq!(with("127.0.0.2"), [""; 0]);
+}
+
+#[test]
+fn what_begins_as_a_scram_secret_and_is_none_is_named() {
+    let found = complaints(&format!("[auth.users]\napp = \"SCRAM-SHA-256$4096:bad\"\n{POOL}"));
+    assert!(
+        found.len() == 1 && found[0].contains("user app can't log in: the text begins as a SCRAM secret"),
+        "{found:?}"
+    );
+}

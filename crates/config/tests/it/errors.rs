@@ -104,7 +104,9 @@ fn a_key_in_the_wrong_section() {
         "weir.toml:1: unknown section [pgbouncer]; its settings are in several sections here: `weir convert FILE.ini` \
          translates a file"
     );
-    assert!(pool_error("sslmode = \"require\"").ends_with("; \"mode\" belongs in [tls.server]"));
+    assert!(
+        pool_error("sslmode = \"require\"").ends_with("; \"sslmode\" is \"mode\" here, which belongs in [tls.server]")
+    );
     assert!(error("[auth]\ntype = \"scram\"").ends_with("; did you mean \"scram-sha-256\"?"));
 }
 

@@ -299,7 +299,7 @@ impl Tables<'_> {
 /// Whether a server is marked for close (`close_needed`).
 pub(crate) fn is_outdated(conns: &ConnTable, pools: &Pools, server: ConnId) -> bool {
     let Some(slot) = conns.get::<ServerSlot>(server) else { return false };
-    slot.closes() || pools.get(slot.pool).pool.is_outdated(server)
+    slot.closes || pools.get(slot.pool).pool.is_outdated(server)
 }
 
 /// The memory of clients and statements.

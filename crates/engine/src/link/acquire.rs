@@ -163,7 +163,7 @@ pub(crate) fn link<I: Io>(
     if let (ClientPhase::Ready(session), Some((up, _))) = (client.phase_mut(), server.up()) {
         sequences::linked(session, up, &slot.accepted, &cx.sessions.params);
         if session.mode() == PoolMode::Auto {
-            up.is_used(&slot.accepted);
+            up.note_functions_found(&slot.accepted);
             slot.auto_client_linked(cx.now);
         }
     }

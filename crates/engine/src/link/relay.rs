@@ -141,7 +141,7 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
         PoolMode::Auto if server.is_pinned() => return u32::MAX,
         _ => {}
     }
-    let wanted = server.closes() || slot.is_wanted();
+    let wanted = server.closes || slot.is_wanted();
     if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.conn)) {
         1
     } else {
@@ -196,7 +196,7 @@ pub(crate) fn feed_server<I: Io>(
     if let Some(unusual) = &outcome.unusual {
         count_errors(cx, slot, client.as_deref(), &unusual.errors);
     }
-    if outcome.transactions > 0 && slot.application_errors.counts_transactions() {
+    if outcome.transactions > 0 && slot.application_errors.counts_transactions {
         count_of_application(cx, slot, client.as_deref(), outcome.transactions);
     }
     fed

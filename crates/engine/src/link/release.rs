@@ -238,7 +238,7 @@ fn link_status(common: &Common, slot: &PoolSlot, server: &ServerSlot, client: Op
     if session_mode && client.reading.has(Reason::Waits) {
         return LinkStatus::Resume;
     }
-    let outdated = || server.closes() || slot.pool.is_outdated(server.conn);
+    let outdated = || server.closes || slot.pool.is_outdated(server.conn);
     let at_once = || server.left || common.config().server_fast_close;
     if session_mode && !mid_message && at_once() && outdated() {
         return LinkStatus::Replaced;
@@ -313,7 +313,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
         return ReleaseAction::Cleaning;
     }
     let used = server.take_use();
-    let (marked, conn) = (server.closes(), server.conn);
+    let (marked, conn) = (server.closes, server.conn);
     let Some((up, _)) = server.up() else { return ReleaseAction::Close(UNCLEAN) };
     if marked {
         return ReleaseAction::Close(RECONFIGURED);
@@ -369,7 +369,7 @@ enum Unfree {
 #[cold]
 fn ask_role<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> bool {
     server.doubt_settled();
-    let usable = !server.closes() && server.up().is_some_and(|(up, _)| !up.is_unusable());
+    let usable = !server.closes && server.up().is_some_and(|(up, _)| !up.is_unusable());
     let Some(query) = still_takes_writes(slot.config.session_attrs).filter(|_| usable) else { return false };
     acquire::own_query(cx, slot, server, query, ServerPhase::CheckingRoleAgain);
     true

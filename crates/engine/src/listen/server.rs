@@ -29,7 +29,7 @@ const AGAIN: Span = Span::from_secs(1);
 /// Whether a client's server, on which nothing else is left, may listen for all clients; it is counted as kept then.
 pub(crate) fn may_listen(core: &mut Core, server: &ServerSlot) -> bool {
     let slot = core.pools.get_mut(server.pool);
-    let stays = !server.closes() && !slot.pool.is_outdated(server.conn) && !slot.pool.is_paused();
+    let stays = !server.closes && !slot.pool.is_outdated(server.conn) && !slot.pool.is_paused();
     let is_kept = |conn| core.conns.get::<ServerSlot>(conn).is_some_and(|server| server.is_kept());
     stays && slot.pin(server.conn, is_kept)
 }
@@ -167,7 +167,7 @@ pub(crate) fn settle<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) 
         By::Server(server) => {
             let state = core.conns.get::<ServerSlot>(server).filter(|it| it.phase() == Some(ServerPhase::Listening));
             let present = state.is_some() && slot.pool.contains(server);
-            let replaced = state.is_some_and(|server| server.closes()) || slot.pool.is_unwanted(server);
+            let replaced = state.is_some_and(|server| server.closes) || slot.pool.is_unwanted(server);
             if present && table.exchange.is_busy() {
                 // Its answer comes first.
             } else if !present || unused || stopped || replaced {

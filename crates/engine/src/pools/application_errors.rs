@@ -33,7 +33,7 @@ const UNHARMED_SHARE: u64 = 20;
 #[derive(Default)]
 pub(crate) struct ApplicationErrors {
     /// Whether the transactions of one are counted.
-    counts: bool,
+    pub(crate) counts_transactions: bool,
     applications: Vec<Application>,
 }
 
@@ -66,18 +66,12 @@ struct Window {
 }
 
 impl ApplicationErrors {
-    /// Whether the end of a transaction is counted.
-    #[inline]
-    pub(crate) fn counts_transactions(&self) -> bool {
-        self.counts
-    }
-
     /// Counts an error; returns whether the application may be failing from now on.
     pub(crate) fn count(&mut self, error: &CountedError<'_>, now: Time) -> bool {
         self.forget(now);
         let Some(application) = self.find_or_begin(error.user, error.application, now) else { return false };
         let began = application.count(error, now);
-        self.counts |= application.counted.is_some();
+        self.counts_transactions |= application.counted.is_some();
         began
     }
 
@@ -129,7 +123,7 @@ impl ApplicationErrors {
     /// Drops those without an error for long.
     fn forget(&mut self, now: Time) {
         self.applications.retain(|known| known.is_failing(now) || now < known.last + WINDOW + WINDOW);
-        self.counts = self.applications.iter().any(|known| known.counted.is_some());
+        self.counts_transactions = self.applications.iter().any(|known| known.counted.is_some());
     }
 }
 
@@ -248,7 +242,7 @@ mod tests {
                     self.errors.count(&error, self.now);
                     self.errors.count(&CountedError { code: *b"25P02", ..error }, self.now);
                 }
-                if self.errors.counts_transactions() {
+                if self.errors.counts_transactions {
                     self.errors.ended(("ann", name), client, 1, self.now);
                 }
             }
@@ -275,7 +269,7 @@ mod tests {
             pool.second("orders", 10, 0, b"42P01");
         }
         assert_eq!(pool.failing(), None, "it works again");
-        assert!(!pool.errors.counts_transactions() && pool.errors.applications.is_empty());
+        assert!(!pool.errors.counts_transactions && pool.errors.applications.is_empty());
     }
 
     #[test]

@@ -402,7 +402,7 @@ impl PoolSlot {
     /// (`mode = "auto"`).
     #[inline]
     pub(crate) fn follow_functions(&mut self) {
-        if self.accepted.outdates_servers() {
+        if self.accepted.take_outdated_servers() {
             self.pool.replace_idle();
         }
     }

@@ -177,7 +177,7 @@ fn server_up<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io:
             return failed(core, now, server, FailedLogin::lasting(error, About::Login), io);
         }
     };
-    if server.closes() {
+    if server.closes {
         return close::close_slot(core, now, server, RECONFIGURED, io);
     }
     let answer = slot.pool.connected(conn, proof, now);

@@ -52,6 +52,8 @@ pub(crate) struct ServerRow {
     pub(crate) fatal_error: Option<Refusal>,
     /// What the server was used for since its last release.
     pub(crate) used: Use,
+    /// The server is closed at its release: it is marked for it, or `left`.
+    pub(crate) closes: bool,
     /// Close the server at its release (RECONNECT, a new configuration, …).
     marked_for_close: bool,
     /// Its pool has left its host: it is closed at its release, unless the pool is back by then.
@@ -155,14 +157,6 @@ pub(crate) enum Reset {
     Query,
 }
 
-impl ServerRow {
-    /// Whether the server is to be closed at its release.
-    #[inline]
-    pub(crate) fn closes(&self) -> bool {
-        self.marked_for_close || self.left
-    }
-}
-
 impl ServerSlot {
     /// A server of `pool` to which a connect has begun.
     pub(crate) fn new(conn: ConnId, id: u64, pool: PoolIx, target: Target, attempt: Attempt, now: Time) -> ServerSlot {
@@ -179,6 +173,7 @@ impl ServerSlot {
             cancels: 0,
             fatal_error: None,
             used: Use::None,
+            closes: false,
             marked_for_close: false,
             left: false,
             doubted: false,
@@ -304,16 +299,19 @@ impl ServerSlot {
     /// The server is closed at its release, if `close`.
     pub(crate) fn mark_for_close(&mut self, close: bool) {
         self.row.marked_for_close |= close;
+        self.row.closes |= close;
     }
 
     /// The pool has left the server's host: it is closed when its transaction ends.
     pub(crate) fn leave(&mut self) {
         self.row.left = true;
+        self.row.closes = true;
     }
 
     /// The pool is at the server's host again, or at any.
     pub(crate) fn stay(&mut self) {
         self.row.left = false;
+        self.row.closes = self.row.marked_for_close;
     }
 
     /// The server's host may take no writes any more.

@@ -51,7 +51,7 @@ fn close_vanished<I: Io>(core: &mut Core, now: Time, name: &str, io: &mut I) {
         .conns
         .all::<ServerSlot>()
         .filter(on_it)
-        .filter(|server| !server.closes() && core.hosts.dns.has_vanished(server))
+        .filter(|server| !server.closes && core.hosts.dns.has_vanished(server))
         .map(|server| (server.conn, server.pool))
         .collect();
     for (server, pool) in vanished {

@@ -160,7 +160,7 @@ fn export_client<I: Io>(core: &mut Core, now: Time, mut client: Box<ClientSlot>,
 }
 
 fn export_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-    let free = server.link.is_none() && server.cancels == 0 && !server.closes();
+    let free = server.link.is_none() && server.cancels == 0 && !server.closes;
     let session = match &server.state {
         ServerState::Up(up, ServerPhase::Idle) if free => frozen_server::freeze(up, &core.sessions.params),
         _ => None,

@@ -16,9 +16,9 @@ pub(crate) fn close_released(core: &mut Core, now: Time, database: &str, excess:
     let pools = core.pools.named(Some(database));
     let idle: u32 = pools.iter().map(|ix| core.pools.get(*ix).pool.snapshot(now).idle).sum();
     let servers = || core.conns.all::<ServerSlot>().filter(|s| pools.contains(&s.pool) && s.link.is_some());
-    let marked = servers().filter(|server| server.closes()).count();
+    let marked = servers().filter(|server| server.closes).count();
     let more = (excess.saturating_sub(idle) as usize).saturating_sub(marked);
-    let found: Vec<ConnId> = servers().filter(|s| !s.closes()).take(more).map(|s| s.conn).collect();
+    let found: Vec<ConnId> = servers().filter(|s| !s.closes).take(more).map(|s| s.conn).collect();
     for conn in found {
         if let Some(server) = core.conns.get_mut::<ServerSlot>(conn) {
             server.mark_for_close(true);

@@ -72,6 +72,7 @@ fn times(file: &Path, now: i64) -> Option<String> {
         _ if now < first.not_before => described("does not hold yet; check the machine's clock"),
         _ if now > first.not_after => described("has expired; others will refuse it: renew it, and reload"),
         0 => described("expires within a day; renew it, and reload"),
+        1 => described("expires tomorrow; renew it, and reload"),
         _ if left < SOON => described(&format!("expires in {left} days; renew it, and reload")),
         _ => None,
     }

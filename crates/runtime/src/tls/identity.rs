@@ -85,7 +85,12 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         let encrypted = String::from_utf8_lossy(&text).contains("ENCRYPTED");
         match error {
-            _ if encrypted => unreadable(file, "the key is encrypted, which is not supported; decrypt it"),
+            _ if encrypted => {
+                format!(
+                    "{}: the key is encrypted, which is not supported: name a file with the key as plain PEM",
+                    file.display()
+                )
+            }
             pem::Error::NoItemsFound => unreadable(file, "it has no private key (-----BEGIN PRIVATE KEY-----)"),
             error => unreadable(file, &error.to_string()),
         }
@@ -93,7 +98,8 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    read_ordinary(file, LONGEST).map_err(|error| format!("{}: {error}; set a file that we may read", file.display()))
+    read_ordinary(file, LONGEST)
+        .map_err(|error| format!("{}: {error}; set a file that this process may read", file.display()))
 }
 
 fn unreadable(file: &Path, what: &str) -> String {
