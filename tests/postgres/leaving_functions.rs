@@ -1,6 +1,6 @@
 //! `mode = "auto"`: functions whose bodies say that they leave state, and that leave it in some of their executions.
 
-use weir_tests::{Mode, Setup, Site, eventually};
+use weir_tests::{Batch, Mode, Setup, Site, ask, eventually};
 
 use crate::dirty::{LISTENING, LOCKED, PREPARED, SETTING, TEMPORARY};
 
@@ -251,4 +251,72 @@ fn in_auto_a_setting_that_a_body_writes_in_a_rare_form_is_found_each_time() {
         site.connect().query_all("CREATE OR REPLACE FUNCTION news() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
         leaves_now_and_then(&site, &format!("sets{n}"), SETTING);
     }
+}
+
+/// Texts that begin alike for longer than what their counts depend on.
+#[test]
+fn in_auto_a_function_that_a_long_text_names_at_its_end_is_asked_about_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let body = "BEGIN IF $1 = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN 1; END";
+    let create = format!("CREATE FUNCTION locks(int) RETURNS int LANGUAGE plpgsql AS $$ {body} $$");
+    site.superuser().query_all(&create).unwrap();
+    for filling in [4000, 5000, 12_000] {
+        let comment = format!("/* {} */", "x".repeat(filling));
+        // The same without the function is known as harmless.
+        (0..40).for_each(|_| drop(site.connect().query(&format!("{comment} SELECT abs(0)")).unwrap()));
+        text_leaves_now_and_then(&site, &format!("{comment} SELECT locks(?)"), LOCKED);
+    }
+}
+
+/// SQL's EXECUTE of a statement that the client has prepared by the protocol.
+#[test]
+fn in_auto_a_statement_that_sql_executes_is_asked_about_each_time_if_there_are_functions_that_leave_state() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let body = "BEGIN IF $1 = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN 1; END";
+    let create = format!("CREATE FUNCTION locks(int) RETURNS int LANGUAGE plpgsql AS $$ {body} $$");
+    site.superuser().query_all(&create).unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    ask(&mut client, &Batch::new().parse("mine", "SELECT locks($1::int)").sync(), 1);
+    for turn in 0..40 {
+        let has_left = turn >= 37;
+        client.query(&format!("EXECUTE mine({})", i32::from(turn == 37))).unwrap();
+        for _ in 0..3 {
+            assert_eq!(other.value(LOCKED).unwrap().as_deref(), Some("0"), "{turn}: another client has it");
+            assert_eq!(client.value(LOCKED).unwrap().as_deref() != Some("0"), has_left, "{turn}");
+        }
+    }
+}
+
+/// As Vault's dynamic roles have it.
+#[test]
+fn in_auto_a_role_that_sessions_begin_with_is_no_state() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(2).limit("server_round_robin = true\nmax_pinned = 50"), Mode::Auto);
+    let superuser = |sql: &str| drop(site.superuser().query_all(sql).unwrap());
+    let user = site.connect().value("SELECT current_user").unwrap().unwrap();
+    superuser(&format!("CREATE ROLE readers; CREATE ROLE writers; GRANT readers, writers TO {user}"));
+    superuser(&format!("ALTER ROLE {user} SET role = readers"));
+    // Servers from before are replaced.
+    eventually("new servers have the role", || {
+        let role = site.connect().value(&format!("SELECT current_user, '{}'", "x")).unwrap();
+        if role.as_deref() == Some("readers") { Ok(()) } else { Err(role) }
+    });
+    for n in 0..20 {
+        let (mut one, mut other) = (site.connect(), site.connect());
+        for client in [&mut one, &mut other] {
+            assert_eq!(client.value(&format!("SELECT current_role, abs({n})")).unwrap().as_deref(), Some("readers"));
+        }
+        // Another one is.
+        for role in ["none", "writers"] {
+            one.query(&format!("SET ROLE {role}")).unwrap();
+            let name = if role == "none" { &user } else { role };
+            for _ in 0..3 {
+                assert_eq!(other.value("SELECT current_user").unwrap().as_deref(), Some("readers"));
+                assert_eq!(one.value("SELECT current_user").unwrap().as_deref(), Some(name));
+            }
+        }
+    }
+    superuser(&format!("ALTER ROLE {user} RESET role"));
 }

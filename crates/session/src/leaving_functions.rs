@@ -18,6 +18,9 @@ use crate::custom_names::OF_USERS;
 /// The most names that are known.
 const MOST: usize = 512;
 
+/// The longest name, in bytes, with its quotes.
+pub(crate) const LONGEST: usize = 128;
+
 /// Marks a row with a name, which is empty where any text may call a function that leaves state.
 pub(crate) const NAME: &str = "*function";
 
@@ -94,15 +97,24 @@ impl LeavingFunctions {
             b"VIEW",
         ];
         let kind = tag.strip_prefix(b"CREATE ").or_else(|| tag.strip_prefix(b"ALTER "));
-        kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (!self.found.is_empty() && CALLERS.contains(&kind)))
+        // Which may be ALTER … SET.
+        matches!(tag, b"ALTER ROLE" | b"ALTER DATABASE")
+            || kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (!self.found.is_empty() && CALLERS.contains(&kind)))
     }
 
-    /// Whether a text names one of them. Reads the text a few times: once for each text of a pool.
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Whether a text names one of them, or executes a statement whose text may. Reads the text a few times: once for each text of a pool.
     pub(crate) fn are_named_in(&self, text: &[u8]) -> bool {
         let mut words = text.split(|byte| !is_of_name(*byte)).filter(|word| !word.is_empty());
         let is_known = |word: &[u8]| {
             let word = word.to_ascii_lowercase();
-            self.words.contains(&*word) || RUN_TEXTS.iter().any(|name| name.as_bytes() == word)
+            self.words.contains(&*word)
+                || (word == b"execute" && !self.found.is_empty())
+                || RUN_TEXTS.iter().any(|name| name.as_bytes() == word)
         };
         // Of two quotes in a quoted name one counts; a name with escapes may be any.
         let has = |name: &[u8]| text.windows(name.len()).any(|part| part == name);
@@ -234,8 +246,9 @@ pub(crate) fn query() -> String {
     )
 }
 
-/// The query for a hash of these functions, and of the triggers, policies and rules of users. Constraints have triggers, too,
-/// which leave nothing; a temporary function is its session's own.
+/// The query for a hash of these functions, of the triggers, policies and rules of users, and of what the role and the
+/// database give to each session, which sessions have from their beginning. Constraints have triggers, too, which leave
+/// nothing; a temporary function is its session's own.
 pub(crate) fn sources_query() -> String {
     let hash = |of: &str| format!("pg_catalog.sum(pg_catalog.hashtext(pg_catalog.concat_ws(' ',{of})))");
     format!(
@@ -244,12 +257,17 @@ pub(crate) fn sources_query() -> String {
          AND pronamespace OPERATOR(pg_catalog.<>) pg_catalog.pg_my_temp_schema()),\
          (SELECT {} FROM pg_catalog.pg_trigger WHERE NOT tgisinternal),(SELECT {} FROM pg_catalog.pg_policy),\
          (SELECT {} FROM pg_catalog.pg_rewrite WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
-         AND ev_type OPERATOR(pg_catalog.<>) '1'))",
+         AND ev_type OPERATOR(pg_catalog.<>) '1'),\
+         (SELECT {} FROM pg_catalog.pg_db_role_setting WHERE setdatabase OPERATOR(pg_catalog.=) ANY(ARRAY[\
+         0::pg_catalog.oid,(SELECT oid FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) \
+         pg_catalog.current_database())]) AND setrole OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,\
+         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user)])))",
         hash(&format!("f.oid,{BODY}")),
         leaves(),
         hash("tgrelid,tgfoid,tgtype,tgenabled"),
         hash("oid,polqual,polwithcheck"),
         hash("ev_class,ev_type,ev_enabled"),
+        hash("setdatabase,setrole,setconfig"),
     )
 }
 
