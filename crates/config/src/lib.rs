@@ -26,6 +26,8 @@ mod model;
 mod names;
 mod oidc;
 mod origin;
+mod patroni;
+mod patroni_questions;
 mod pool_keys;
 mod pool_text;
 mod queries;
@@ -68,13 +70,13 @@ pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
-    Network, OnServerDown, PasswordCommand, Patroni, PatroniQuestion, PeerRules, PoolConfig, Process, ServerCondition,
-    SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules,
-    WatchFiles, Web,
+    Network, OnServerDown, PasswordCommand, PeerRules, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo,
+    Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
+pub use patroni::{Patroni, PatroniQuestion};
 pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;

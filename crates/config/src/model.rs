@@ -3,7 +3,6 @@
 //! Invariants: each pool's limits are resolved (its own over the global ones over the defaults); no `Debug` output
 //! holds a secret.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -18,6 +17,7 @@ use crate::accounts::Accounts;
 use crate::keepalive::Keepalive;
 use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
+use crate::patroni::Patroni;
 use crate::users::Users;
 
 /// The whole configuration, checked.
@@ -636,28 +636,6 @@ pub struct PasswordCommand {
     pub lifetime: Span,
 }
 
-/// The REST API of Patroni beside a pool's hosts, which says what each of them is.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Patroni {
-    /// The address of each host's API, in the order of the hosts, without a slash at its end; none: nobody is asked.
-    pub api: Vec<String>,
-    /// How often each of them is asked.
-    pub interval: Span,
-    /// How far behind the primary a standby may be, in bytes; 0: it does not matter.
-    pub max_lag: u64,
-    /// The authorities that certificates of the API are checked against; none: those of the operating system.
-    pub ca_file: Option<PathBuf>,
-}
-
-/// A question to Patroni whether a host is what a pool wants; the status 200 is a yes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PatroniQuestion {
-    /// The address, with the path.
-    pub url: String,
-    /// See [`Patroni::ca_file`].
-    pub ca_file: Option<PathBuf>,
-}
-
 /// How the connections of a pool are spread over its servers (`load_balance_hosts`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Balance {
@@ -931,34 +909,6 @@ impl PoolConfig {
     /// The program that prints the pool's password, if there is one.
     pub fn password_command(&self) -> Option<&Arc<PasswordCommand>> {
         Some(&self.password_command).filter(|command| !command.argv.is_empty())
-    }
-
-    /// What Patroni is asked about the pool's hosts, in their order; nothing if the pool takes any host.
-    pub fn patroni_questions(&self) -> impl Iterator<Item = PatroniQuestion> {
-        let Patroni { api, ca_file, .. } = &*self.patroni;
-        self.patroni_path().into_iter().flat_map(move |path| {
-            api.iter().map(move |api| PatroniQuestion { url: format!("{api}{path}"), ca_file: ca_file.clone() })
-        })
-    }
-
-    /// The host that this question to Patroni is about, if the pool wants to know.
-    pub fn asks_patroni(&self, question: &PatroniQuestion) -> Option<usize> {
-        let Patroni { api, ca_file, .. } = &*self.patroni;
-        let path = self.patroni_path().filter(|_| !api.is_empty() && *ca_file == question.ca_file)?;
-        api.iter().position(|api| question.url.strip_prefix(api.as_str()) == Some(&path))
-    }
-
-    fn patroni_path(&self) -> Option<Cow<'static, str>> {
-        Some(match self.session_attrs {
-            SessionAttrs::Any => return None,
-            SessionAttrs::ReadWrite | SessionAttrs::Primary => "/primary".into(),
-            SessionAttrs::ReadOnly | SessionAttrs::Standby | SessionAttrs::PreferStandby => {
-                match self.patroni.max_lag {
-                    0 => "/replica".into(),
-                    lag => format!("/replica?lag={lag}").into(),
-                }
-            }
-        })
     }
 
     /// What a connection to the pool's servers depends on: with another value of it, it is replaced. A password is not

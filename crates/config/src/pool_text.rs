@@ -5,7 +5,8 @@
 use weir_auth::RequireAuth;
 use weir_base::{OnDirty, PoolMode};
 
-use crate::model::{Balance, Config, Limits, PasswordCommand, Patroni, PoolConfig, SessionAttrs};
+use crate::model::{Balance, Config, Limits, PasswordCommand, PoolConfig, SessionAttrs};
+use crate::patroni::Patroni;
 
 /// A pool as written.
 #[derive(Clone)]

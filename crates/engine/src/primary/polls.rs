@@ -89,13 +89,13 @@ impl Polls {
         .collect()
     }
 
-    /// A question is answered. `at`: the host that a pool writes to. Returns whether workers are to be told: a yes each
-    /// time, since a pool may have looked in vain before.
+    /// A question is answered. `at`: the host that a pool writes to, none if it looks for one; `None`: it has not looked
+    /// yet. Returns whether workers are to be told: a yes each time, since a pool may have looked in vain before.
     pub(crate) fn answered<'s>(
         &mut self,
         question: &Arc<PatroniQuestion>,
         answer: Result<u16, String>,
-        at: impl Fn(&str) -> Option<&'s Target>,
+        at: impl Fn(&str) -> Option<Option<&'s Target>>,
         now: Time,
     ) -> bool {
         // A new configuration may not have it.
@@ -118,12 +118,12 @@ impl Polls {
     }
 
     /// Whether Patroni says that the pool's primary is one.
-    fn is_settled<'s>(&self, name: &str, at: impl Fn(&str) -> Option<&'s Target>) -> bool {
+    fn is_settled<'s>(&self, name: &str, at: impl Fn(&str) -> Option<Option<&'s Target>>) -> bool {
         let Some(pool) = self.pools.get(name).filter(|pool| pool.wants_primary) else { return true };
         let mut primaries =
             pool.hosts.iter().filter(|(_, question)| self.polls.get(question).is_some_and(Poll::says_yes));
         match at(name) {
-            Some(at) => primaries.any(|(host, _)| host == at),
+            Some(at) => primaries.any(|(host, _)| Some(host) == at),
             None => primaries.next().is_some(),
         }
     }

@@ -34,7 +34,7 @@ fn asked(polls: &mut Polls, now: Time) -> Vec<String> {
 fn answer(polls: &mut Polls, host: &str, status: Result<u16, &str>, seat: Option<&Target>, now: Time) -> bool {
     let find = |question: &&Arc<PatroniQuestion>| question.url.starts_with(&format!("http://{host}:"));
     let question = polls.polls.keys().find(find).unwrap().clone();
-    polls.answered(&question, status.map_err(str::to_owned), |_| seat, now)
+    polls.answered(&question, status.map_err(str::to_owned), |_| seat.map(Some), now)
 }
 
 #[test]

@@ -252,9 +252,9 @@ impl Seats {
         orders
     }
 
-    /// The host that a pool writes to.
-    pub(crate) fn host(&self, pool: &str) -> Option<&Target> {
-        self.pools.get(pool)?.at.as_ref()
+    /// The host that a pool writes to, none if it looks for one; `None`: it has not looked yet.
+    pub(crate) fn host(&self, pool: &str) -> Option<Option<&Target>> {
+        self.pools.get(pool).map(|seat| seat.at.as_ref())
     }
 
     /// For SHOW PRIMARIES.

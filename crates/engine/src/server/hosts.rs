@@ -168,8 +168,8 @@ impl Hosts {
     /// A round of a pool that may have several hosts begins at the next one of these, if there is one.
     pub(crate) fn prefer(&mut self, pool: &PoolConfig, hosts: &[&Target]) {
         if self.failed.is_empty() && self.again.is_none() {
-            let turn = (0..pool.targets.len()).map(|ahead| (self.next + ahead) % pool.targets.len());
-            self.next = turn.into_iter().find(|host| hosts.contains(&&pool.targets[*host])).unwrap_or(self.next);
+            let mut turn = (0..pool.targets.len()).map(|ahead| (self.next + ahead) % pool.targets.len());
+            self.next = turn.find(|host| hosts.contains(&&pool.targets[*host])).unwrap_or(self.next);
         }
     }
 
