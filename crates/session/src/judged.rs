@@ -10,6 +10,7 @@ use weir_pgwire::{Dirty, Effects};
 
 use crate::long_text::{self, LONG_TEXT, SEARCHED};
 use crate::params::{ParamTable, Params};
+use crate::sequences::Question;
 
 /// What is known of a stored text.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Judged {
     pub(crate) harmless: bool,
     /// The text drops all prepared statements.
     pub(crate) drops_all: bool,
+    /// What the text asks for of the values that were drawn of sequences.
+    pub(crate) question: Question,
     /// What the text returns to the value that its client's session began with. The text is a single command.
     pub(crate) reset: Option<Box<Resetting>>,
     /// Which statement the text names. It can name only one: a prepared statement is a single command.
@@ -46,11 +49,16 @@ impl Judged {
 
     /// What is known of a long text once it was read. Which statement it names is at its beginning, if anywhere.
     pub(crate) fn of_long(judgement: Judgement, text: &[u8]) -> Judged {
-        let Judgement { effects, harmless, .. } = judgement;
+        let Judgement { mut effects, harmless, .. } = judgement;
+        if sql::is_about_rows(text) {
+            // A prepared text is a single command.
+            effects.may_leave = effects.may_leave.without(Dirty::STATEMENTS);
+        }
         let naming = naming_in(&text[..text.len().min(SEARCHED)], true);
         let drops_all = naming.as_ref().is_some_and(|naming| naming.verb == Verb::DropAll);
         let naming = naming.filter(|_| !drops_all).map(Box::new);
-        Judged { effects, harmless, drops_all, naming, len: text.len() as u32, ..Judged::default() }
+        let question = Question::of(effects, text);
+        Judged { effects, harmless, drops_all, question, naming, len: text.len() as u32, ..Judged::default() }
     }
 
     /// Whether the text is so long that no part of it is looked for: it certainly leaves nothing, as far as is known.
@@ -63,7 +71,8 @@ impl Judged {
         let naming = if names { naming_in(text, false) } else { None };
         let naming = naming.filter(|naming| naming.verb != Verb::DropAll).map(Box::new);
         let reset = reset_of(text).map(Box::new);
-        Judged { effects, harmless, drops_all, reset, naming, len: text.len() as u32 }
+        let question = Question::of(effects, text);
+        Judged { effects, harmless, drops_all, question, reset, naming, len: text.len() as u32 }
     }
 
     /// The text in the bytes that were judged.

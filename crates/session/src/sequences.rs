@@ -153,9 +153,10 @@ fn keep(server: &mut Server, ctx: &Context<'_>) {
 }
 
 /// What a text asks for of values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Question {
     /// For nothing. Nearly all texts do.
+    #[default]
     Nothing,
     /// For what it has drawn itself.
     Own,
@@ -164,7 +165,7 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// That of a text with these effects, as far as it is there.
+    /// That of a text with these effects, as far as it is there. Reads the text: once where it is stored.
     #[inline]
     pub(crate) fn of(effects: Effects, text: &[u8]) -> Question {
         match effects.may_leave.contains(Dirty::SEQUENCE_VALUES) {
