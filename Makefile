@@ -111,6 +111,9 @@ cluster-etcd-test: ## Weir and an etcd with TLS, client certificates and users
 cluster-name-test: ## Two processes with one node's name: /readyz, SHOW CLUSTER and clients' errors say so
 	@$(CARGO) build --quiet -p weir && tests/cluster/names.py target/debug/weir
 
+patroni-test: ## Weir before two PostgreSQLs that Patroni switches and fails over, under load (needs etcd; installs Patroni into target)
+	@$(CARGO) build --quiet -p weir && tests/cluster/patroni.py target/debug/weir
+
 cluster-demo: ## Three Weirs that share a budget, with a load that moves from node to node; Ctrl-C ends it
 	@$(CARGO) build --quiet -p weir && tests/cluster/run.py target/debug/weir demo
 

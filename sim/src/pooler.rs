@@ -432,6 +432,8 @@ impl Pooler {
             }
             Work::CheckPassword(_) => WorkResult::Checked(Err("no user is known here".to_owned())),
             Work::ServerPassword { command, refused } => self.shared.print_password(&command, refused.as_deref()),
+            // No pool of the simulator's has the setting.
+            Work::AskPatroni(_) => WorkResult::Patroni(Err("there is no Patroni".to_owned())),
             Work::NameOfUser(uid) => WorkResult::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig(_, running) => {
                 WorkResult::Config(self.shared.load().map(|read| Successor::new(&running, read)))

@@ -62,6 +62,7 @@ mod outage;
 mod overload;
 mod parameters;
 mod passwords;
+mod patroni;
 mod peering;
 mod pgbench;
 mod pins;

@@ -62,15 +62,33 @@ fn a_request_for_gss_encryption_is_declined_and_the_login_goes_on() {
 }
 
 fn an_unknown_minor_version_and_unknown_options_are_negotiated(site: &Site) {
-    let mut client = open(site);
-    let packet = startup(site, &[("_pq_.command_tag", "1"), ("_pq_.x", "y")], 9999);
-    client.send_bytes(&packet).unwrap();
-    let first = client.read_frame(TIMEOUT).unwrap();
-    assert_eq!(first.tag, tag::back::NEGOTIATE, "{}", line_of(&first));
-    let negotiate = backend::negotiate(&first.body).unwrap();
-    assert!(negotiate.minor <= 2);
-    assert_eq!(negotiate.unrecognised.collect::<Vec<_>>(), [b"_pq_.command_tag".as_slice(), b"_pq_.x"]);
-    assert_eq!(client.read_frame(TIMEOUT).unwrap().tag, tag::back::AUTHENTICATION);
+    // What is answered before the login begins: the minor version, and the options that are unknown.
+    let negotiated = |asked: u16, options: &[&str]| {
+        let mut client = open(site);
+        let options: Vec<(&str, &str)> = options.iter().map(|name| (*name, "1")).collect();
+        client.send_bytes(&startup(site, &options, asked)).unwrap();
+        let first = client.read_frame(TIMEOUT).unwrap();
+        if first.tag != tag::back::NEGOTIATE {
+            assert_eq!(first.tag, tag::back::AUTHENTICATION, "{}", line_of(&first));
+            return None;
+        }
+        assert_eq!(client.read_frame(TIMEOUT).unwrap().tag, tag::back::AUTHENTICATION);
+        let found = backend::negotiate(&first.body).unwrap();
+        Some((found.minor, found.unrecognised.map(|name| String::from_utf8_lossy(name).into_owned()).collect()))
+    };
+    // libpq of PostgreSQL 19 begins like this.
+    let grease = "_pq_.test_protocol_negotiation";
+    let (newest, unknown) = negotiated(9999, &[grease]).expect("there is no such version");
+    assert_eq!(unknown, [grease]);
+    assert!(newest == if site.mode().is_some() { 2 } else { newest.min(2) }, "{newest}");
+    for options in [&[][..], &["_pq_.command_tag", "_pq_.x"], &["_pq_."], &["_pq_.x", "_pq_.x"]] {
+        for asked in [0, 2, 3, 9999, u16::MAX] {
+            let due = asked > newest || !options.is_empty();
+            let options_of = || options.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let expected = due.then(|| (asked.min(newest), options_of()));
+            assert_eq!(negotiated(asked, options), expected, "3.{asked} {options:?}");
+        }
+    }
 }
 
 fn an_unknown_major_version_is_refused(site: &Site) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, TempFolder, send_signal};
-use weir_pgwire::put_front;
+use weir_pgwire::{put_back, put_front};
 use weir_tests::{ADMIN, Certificates, Mode, Postgres, Setup, Site, eventually, users, weir_binary};
 
 /// As long as the largest answers here: no buffer holds it.
@@ -213,6 +213,20 @@ fn a_handshake_without_a_request_names_the_protocol() {
     assert!(place.s_client(&["-alpn", "postgresql"], b"").contains("ALPN protocol: postgresql"));
     place.s_client(&[], b"");
     place.logged("received direct SSL connection request without ALPN protocol negotiation extension");
+}
+
+#[test]
+fn what_an_encrypted_client_asks_for_is_negotiated() {
+    let place = Stage::with("require", Setup::new(Mode::Transaction).general("client_login_timeout = \"1s\""));
+    let params = place.site.params();
+    let all = [("user", &*params.user), ("database", &*params.database), ("_pq_.test_protocol_negotiation", "")];
+    let (mut packet, mut answer) = (Vec::new(), Vec::new());
+    put_front::startup(&mut packet, &all, 9999);
+    put_back::negotiate(&mut answer, 2, &[b"_pq_.test_protocol_negotiation"]);
+    for how in [["-alpn", "postgresql"], ["-starttls", "postgres"]] {
+        let answered = place.s_client(&[&how[..], &["-quiet", "-ign_eof"]].concat(), &packet);
+        assert!(answered.starts_with(std::str::from_utf8(&answer).unwrap()), "{how:?}: {answered:?}");
+    }
 }
 
 #[test]

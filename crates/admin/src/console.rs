@@ -51,6 +51,7 @@ const GROUPS: [&[Show]; 6] = [
         Show::Records,
         Show::DryRun,
         Show::Cluster,
+        Show::Patroni,
         Show::Primaries,
         Show::Faults,
     ],

@@ -68,7 +68,7 @@ pub use lost::{LostCounts, LostState};
 pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
-pub use primaries::{PrimaryRecord, PrimaryState, PrimaryWaits};
+pub use primaries::{PatroniRecord, PrimaryRecord, PrimaryState, PrimaryWaits};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
     DnsRecord, DrainPhase, DrainRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord,

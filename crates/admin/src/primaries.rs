@@ -23,6 +23,21 @@ pub struct PrimaryRecord {
     pub waits: PrimaryWaits,
 }
 
+/// What Patroni says of one host of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PatroniRecord {
+    /// The pool, as clients name it.
+    pub database: String,
+    /// The host.
+    pub host: String,
+    /// What is asked.
+    pub url: String,
+    /// The last answer: its status, of which 200 is a yes, or why there was none; `None`: there has been no answer yet.
+    pub answer: Option<Result<u16, String>>,
+    /// When that came: microseconds since 1970.
+    pub answered_at: Option<u64>,
+}
+
 /// What a pool does about its primary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PrimaryState {

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::finding::Finding;
 use crate::health::{PoolHealth, Symptoms, UnresponsiveHost};
 use crate::pins::{PinCounts, PinRecord};
-use crate::primaries::{PrimaryRecord, PrimaryWaits};
+use crate::primaries::{PatroniRecord, PrimaryRecord, PrimaryWaits};
 use crate::refusals::RefusalRecord;
 use crate::refused_logins::RefusedLogins;
 use crate::statements::{SpanRecord, StatementRecord, StatementTotals};
@@ -69,6 +69,8 @@ pub struct Report {
     pub unresponsive: HashMap<Target, UnresponsiveHost>,
     /// Where pools that want a primary write; worker 0 knows.
     pub primaries: Vec<PrimaryRecord>,
+    /// What Patroni says of the hosts of pools; worker 0 knows.
+    pub patroni: Vec<PatroniRecord>,
     /// What one worker answers to a step of a pool's move.
     pub primary_waits: PrimaryWaits,
     /// What is wrong with Weir itself, the worst first.
@@ -414,6 +416,7 @@ impl Report {
         self.peers.extend(other.peers);
         self.cluster = self.cluster.take().or(other.cluster);
         self.primaries.extend(other.primaries);
+        self.patroni.extend(other.patroni);
         self.primary_waits.add(other.primary_waits);
         // One worker knows them.
         if self.faults.is_empty() {

@@ -42,6 +42,7 @@ pub enum Show {
     /// Weir's own: the nodes that share pools' budgets.
     Cluster,
     /// Weir's own: where pools write, and how they moved.
+    Patroni,
     Primaries,
     /// Weir's own: what is wrong with Weir itself.
     Faults,
@@ -71,7 +72,7 @@ pub enum Parameter {
 }
 
 /// Every table, with its name.
-pub(crate) const TABLES: [(Show, &str); 30] = [
+pub(crate) const TABLES: [(Show, &str); 31] = [
     (Show::Pools, "pools"),
     (Show::Stats, "stats"),
     (Show::StatsTotals, "stats_totals"),
@@ -100,6 +101,7 @@ pub(crate) const TABLES: [(Show, &str); 30] = [
     (Show::Records, "records"),
     (Show::DryRun, "dry_run"),
     (Show::Cluster, "cluster"),
+    (Show::Patroni, "patroni"),
     (Show::Primaries, "primaries"),
     (Show::Faults, "faults"),
 ];

@@ -47,6 +47,7 @@ impl Default for PoolConfig {
             targets: Vec::new(),
             balance: Balance::default(),
             session_attrs: SessionAttrs::default(),
+            patroni: Arc::default(),
             database: String::new(),
             user: None,
             password: None,

@@ -26,6 +26,8 @@ mod model;
 mod names;
 mod oidc;
 mod origin;
+mod patroni;
+mod patroni_questions;
 mod pool_keys;
 mod pool_text;
 mod queries;
@@ -74,6 +76,7 @@ pub use model::{
 pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
+pub use patroni::{Patroni, PatroniQuestion};
 pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;

@@ -17,6 +17,7 @@ use crate::ini;
 use crate::model::{Config, PoolConfig};
 use crate::names::{BLANK_PANEL, FALLBACK, HOST_NAME, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
+use crate::patroni::Patroni;
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::tls;
@@ -297,8 +298,10 @@ impl Loader<'_> {
         let targets = self.targets(config, &text);
         let password = self.password(config, &text);
         let password = self.found.take(password);
+        let patroni = self.patroni(config, &text);
+        let patroni = self.found.take(patroni);
         named?;
-        let (targets, password) = (targets?, password?);
+        let (targets, password, patroni) = (targets?, password?, patroni?);
         let startup = text.startup();
         let own_name = if text.name == FALLBACK { "" } else { &text.name };
         let database = text.database.clone().unwrap_or_else(|| own_name.to_owned());
@@ -307,6 +310,7 @@ impl Loader<'_> {
             targets,
             balance: text.balance,
             session_attrs: text.session_attrs,
+            patroni: Arc::new(patroni),
             database,
             user: text.user,
             password,
@@ -410,6 +414,27 @@ impl Loader<'_> {
         };
         let message = format!("\"host\" in {} is not a host: \"{}\"", self.title(config, pool), wording::plain(text));
         Err(self.error(config, &key, &message, hint))
+    }
+
+    fn patroni(&self, config: &Config, pool: &PoolText) -> Result<Patroni, ConfigError> {
+        let (title, key) = (self.title(config, pool), format!("pools.{}.patroni_api", pool.name));
+        let mut patroni = pool.patroni.clone();
+        for address in &mut patroni.api {
+            address.truncate(address.trim_end_matches('/').len());
+            let host = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
+            if !host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' '])) {
+                let message = format!("\"patroni_api\" in {title} is not an address: \"{}\"", wording::plain(address));
+                let hint = "write http://HOST:8008 or https://HOST:8008 for each host of the pool";
+                return Err(self.error(config, &key, &message, hint));
+            }
+        }
+        let (addresses, hosts) = (patroni.api.len(), pool.hosts.len().max(1));
+        if addresses != 0 && addresses != hosts {
+            let message = format!("{title} has {addresses} addresses of Patroni for {hosts} hosts");
+            return Err(self.error(config, &key, &message, "give one for each host, in the order of the hosts"));
+        }
+        patroni.ca_file = patroni.ca_file.map(|file| self.beside(&file));
+        Ok(patroni)
     }
 
     fn password(&self, config: &Config, pool: &PoolText) -> Result<Option<Arc<str>>, ConfigError> {

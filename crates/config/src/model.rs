@@ -17,6 +17,7 @@ use crate::accounts::Accounts;
 use crate::keepalive::Keepalive;
 use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
+use crate::patroni::Patroni;
 use crate::users::Users;
 
 /// The whole configuration, checked.
@@ -585,6 +586,8 @@ pub struct PoolConfig {
     pub balance: Balance,
     /// Which servers may be used (libpq's `target_session_attrs`).
     pub session_attrs: SessionAttrs,
+    /// Where Patroni says which host is the primary.
+    pub patroni: Arc<Patroni>,
     /// The database on the server.
     pub database: String,
     /// The user on the server; `None`: each client's own, with a pool for each user.

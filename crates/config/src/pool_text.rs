@@ -6,6 +6,7 @@ use weir_auth::RequireAuth;
 use weir_base::{OnDirty, PoolMode};
 
 use crate::model::{Balance, Config, Limits, PasswordCommand, PoolConfig, SessionAttrs};
+use crate::patroni::Patroni;
 
 /// A pool as written.
 #[derive(Clone)]
@@ -15,6 +16,7 @@ pub(crate) struct PoolText {
     pub(crate) ports: Vec<u16>,
     pub(crate) balance: Balance,
     pub(crate) session_attrs: SessionAttrs,
+    pub(crate) patroni: Patroni,
     pub(crate) database: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
@@ -48,6 +50,7 @@ impl PoolText {
             ports: Vec::new(),
             balance: Balance::default(),
             session_attrs: SessionAttrs::default(),
+            patroni: Patroni::default(),
             database: None,
             user: None,
             password: None,
@@ -85,6 +88,7 @@ impl PoolText {
             ports,
             balance: pool.balance,
             session_attrs: pool.session_attrs,
+            patroni: Patroni::clone(&pool.patroni),
             database: Some(pool.database.clone()).filter(|name| !name.is_empty() && *name != pool.name),
             user: pool.user.clone(),
             password: pool.password.as_deref().map(str::to_owned),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_base::{ConnId, Target, Time, WorkerId, shrink};
-use weir_config::Config;
+use weir_config::{Config, PatroniQuestion};
 use weir_session::{Left, Refusal};
 
 use crate::client::slot::ClientSlot;
@@ -146,7 +146,7 @@ impl UnderWay {
 }
 
 /// The purpose of a helper's work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     /// A client's password is hashed.
     ClientSalt(ConnId),
@@ -162,6 +162,8 @@ pub(crate) enum Job {
     Reload,
     /// A configuration is added to the history.
     RecordConfig,
+    /// Patroni is asked about a host.
+    AskPatroni(Arc<PatroniQuestion>),
 }
 
 /// Commands for all workers that wait until no client moves any more.

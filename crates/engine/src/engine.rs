@@ -8,7 +8,7 @@ use weir_base::{ConnId, Time, WorkerId};
 use weir_config::Config;
 use weir_session::{Refusal, StatementMemory};
 
-use crate::admin::{Admin, end, tables};
+use crate::admin::{Admin, end, patroni, tables};
 use crate::cancel::key::CancelSecret;
 use crate::cancel::peering::ForwardSlot;
 use crate::cancel::state::CancelSlot;
@@ -27,7 +27,7 @@ use crate::moves::{arrive, depart, order};
 use crate::pause::{commands, drain, hold, watch};
 use crate::pools::{apply_config, create, poll, reconnect};
 use crate::port::{Input, Io, Level};
-use crate::primary::fence;
+use crate::primary::{fence, hinted};
 use crate::reading::Reason;
 use crate::secured::Secured;
 use crate::server::ending::EndingSlot;
@@ -107,6 +107,7 @@ impl Engine {
             core.upgrade.held.begin();
         }
         engine.admin.begin_period(core, Time::START);
+        engine.admin.patroni_configured(core, Time::START);
         create::forced(core).iter().for_each(|pool| create::create_forced(core, Time::START, pool));
         engine
     }
@@ -461,6 +462,7 @@ impl Engine {
             (Payload::PrimaryLost { pool, at, why }, _) => {
                 self.admin.primary_lost(&mut self.core, now, &pool, &at, why, io)
             }
+            (Payload::PatroniSaid(question, yes), _) => hinted::heard(&mut self.core, now, &question, yes, io),
             (Payload::CloseServers(database), _) => shares::close_servers_of(&mut self.core, now, &database, io),
             (Payload::Lease(until, obstacle), _) => self.core.lease.set(now, until, obstacle),
             (Payload::Peers(peers), _) => self.core.peering.set_nodes(peers, self.core.common.config()),
@@ -539,6 +541,9 @@ impl Engine {
                     log::log(Level::Warning, format_args!("the history of the configuration can't be kept: {why}"), io);
                 }
             }
+            (Some(Job::AskPatroni(question)), port::WorkResult::Patroni(answer)) => {
+                self.admin.patroni_answered(&mut self.core, now, &question, answer, io);
+            }
             _ => log::log(Level::Error, format_args!("an answer of a helper without a request"), io),
         }
     }
@@ -605,6 +610,7 @@ impl Engine {
                 Who::Stats => self.admin.end_period(&mut self.core, now, io),
                 Who::Budget => self.workers.budget_due(&mut self.core, now, io),
                 Who::Primaries => self.admin.primaries_due(&mut self.core, now, io),
+                Who::Patroni => self.admin.patroni_due(&mut self.core, now, io),
                 Who::Health => self.admin.health_due(&mut self.core, now, io),
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
@@ -676,6 +682,9 @@ fn adopted<I: Io>(engine: &mut Engine, now: Time, (from, id): (WorkerId, u64), i
     core.pause.apply_config(&mut core.common);
     fence::configured(core, now, io);
     admin.primaries_configured(core, now, io);
+    for gone in admin.patroni_configured(core, now) {
+        patroni::tell(core, &gone, false, io);
+    }
     send::answer(from, id, WorkerAnswer::Done, io);
 }
 

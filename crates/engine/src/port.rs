@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
-use weir_config::{Config, PasswordCommand, SslMode, Successor};
+use weir_config::{Config, PasswordCommand, PatroniQuestion, SslMode, Successor};
 
 use crate::workers::messages::Message;
 
@@ -289,6 +289,8 @@ pub enum Work {
     },
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
+    /// What Patroni's REST API answers. Each question waits for no other one, and takes a few seconds at the most.
+    AskPatroni(Arc<PatroniQuestion>),
     /// Read and validate the configuration files again; with a configuration in force, whose settings that need a
     /// restart stay.
     LoadConfig(Reread, Arc<Config>),
@@ -309,6 +311,7 @@ impl fmt::Debug for Work {
             Work::CheckPassword(_) => "CheckPassword",
             Work::ServerPassword { .. } => "ServerPassword",
             Work::NameOfUser(_) => "NameOfUser",
+            Work::AskPatroni(_) => "AskPatroni",
             Work::LoadConfig(..) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
             Work::ChangeConfig(..) => "ChangeConfig",
@@ -327,6 +330,8 @@ pub enum WorkResult {
     Password(Result<PrintedPassword, String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
+    /// For [`Work::AskPatroni`]: the status, or why there is none, in a line for operators.
+    Patroni(Result<u16, String>),
     /// For [`Work::LoadConfig`]: a valid configuration, or one line with the error and its location.
     Config(Result<Successor, String>),
     /// For [`Work::ChangeConfig`]: the next configuration, and where the change is stored; or why there is none.
@@ -342,6 +347,7 @@ impl fmt::Debug for WorkResult {
             WorkResult::Checked(_) => "Checked",
             WorkResult::Password(_) => "Password",
             WorkResult::UserName(_) => "UserName",
+            WorkResult::Patroni(_) => "Patroni",
             WorkResult::Config(_) => "Config",
             WorkResult::Changed(_) => "Changed",
             WorkResult::Recorded(_) => "Recorded",

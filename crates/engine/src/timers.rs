@@ -30,6 +30,8 @@ pub(crate) enum Who {
     Broadcasts,
     /// Pools that move to another primary.
     Primaries,
+    /// Worker 0: Patroni is to be asked.
+    Patroni,
     /// A shutdown that waits for clients.
     Shutdown,
     /// A shutdown that is only announced.

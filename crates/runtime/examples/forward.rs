@@ -84,6 +84,7 @@ fn plan(port: u16) -> RuntimeOptions {
         reload: Arc::new(|_| Err("a forwarder has no configuration".into())),
         change: None,
         record: None,
+        ask_patroni: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

@@ -19,7 +19,7 @@ use std::thread;
 use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ConnId, WorkerId, shrink};
-use weir_config::{Config, Successor};
+use weir_config::{Config, PatroniQuestion, Successor};
 use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
@@ -35,6 +35,8 @@ const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
 const LOOK_UPS: usize = 64;
+/// Questions to Patroni under way: each about another host, which may not answer.
+const QUESTIONS: usize = 64;
 /// The fewest threads of a queue for clients.
 const LEAST: usize = 2;
 /// How much nicer the queues for clients and for configurations are than the rest of the process (nice(2)).
@@ -52,6 +54,9 @@ pub type ChangeConfig =
 
 /// Adds a configuration that workers are adopting to the history, on a helper thread; returns an error for the log.
 pub type Record = Arc<dyn Fn(&Adopted) -> Option<String> + Send + Sync>;
+
+/// Asks Patroni, on a helper thread, which it may block for a few seconds: the status, or why there is none, in one line.
+pub type AskPatroni = Arc<dyn Fn(&PatroniQuestion) -> Result<u16, String> + Send + Sync>;
 
 /// What makes another configuration.
 #[derive(Clone)]
@@ -79,6 +84,7 @@ pub(crate) struct Helpers {
     ldap: WorkQueue<(u64, Work)>,
     pam: WorkQueue<(u64, Work)>,
     printed: WorkQueue<(u64, Work)>,
+    patroni: WorkQueue<(u64, Work)>,
     names: WorkQueue<Query>,
     connects: WorkQueue<(ConnId, Box<HandshakeStep>)>,
     accepts: WorkQueue<(ConnId, Box<HandshakeStep>)>,
@@ -113,7 +119,11 @@ impl ThreadSetup {
 
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
-    pub(crate) fn start(mailboxes: &Mailboxes, configuring: &Configuring) -> io::Result<Helpers> {
+    pub(crate) fn start(
+        mailboxes: &Mailboxes,
+        configuring: &Configuring,
+        ask_patroni: Option<AskPatroni>,
+    ) -> io::Result<Helpers> {
         let work = |setup: ThreadSetup, kind: WorkKind| {
             let configuring = configuring.clone();
             let answer = move |(job, work)| WorkerMessage::JobDone { kind, job, result: run_job(&configuring, work) };
@@ -129,6 +139,7 @@ impl Helpers {
             ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
             pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
             printed: checkers(ThreadSetup::new("weir-passwords", 1), mailboxes, WorkKind::Printed)?,
+            patroni: questions(ThreadSetup::new("weir-patroni", QUESTIONS), mailboxes, ask_patroni)?,
             names: look_ups(ThreadSetup::new("weir-names", LOOK_UPS), mailboxes)?,
             connects: work_queue(ThreadSetup::new("weir-tls", 1), mailboxes, take_step)?,
             accepts: work_queue(ThreadSetup::new("weir-tls-accept", threads).nicer(), mailboxes, take_step)?,
@@ -206,6 +217,27 @@ fn look_ups(setup: ThreadSetup, mailboxes: &Mailboxes) -> io::Result<WorkQueue<Q
     Ok(requests)
 }
 
+/// The queue for questions to Patroni: a thread for each that is under way, up to a limit, since each may wait for long.
+fn questions(setup: ThreadSetup, mailboxes: &Mailboxes, ask: Option<AskPatroni>) -> io::Result<WorkQueue<(u64, Work)>> {
+    let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
+    let mailboxes = mailboxes.clone();
+    thread::Builder::new().name(setup.name.into()).spawn(move || {
+        let threads = ThreadPool::new(setup);
+        while let Ok(Request { from, what: (job, work) }) = queue.recv() {
+            let (mailboxes, ask) = (mailboxes.clone(), ask.clone());
+            threads.run(Box::new(move || {
+                let answer = match (work, ask) {
+                    (Work::AskPatroni(question), Some(ask)) => ask(&question),
+                    _ => Err("this process asks nobody".to_owned()),
+                };
+                let result = WorkResult::Patroni(answer);
+                mailboxes.send(from, WorkerMessage::JobDone { kind: WorkKind::Patroni, job, result });
+            }));
+        }
+    })?;
+    Ok(requests)
+}
+
 /// Work for a queue of passwords.
 fn password_job(work: Work) -> WorkResult {
     match work {
@@ -224,6 +256,7 @@ fn run_job(configuring: &Configuring, work: Work) -> WorkResult {
         }
         Work::CheckPassword(_) | Work::ServerPassword { .. } => password_job(work),
         Work::NameOfUser(uid) => WorkResult::UserName(name_of_user(uid)),
+        Work::AskPatroni(_) => WorkResult::Patroni(Err("this is not about configurations".to_owned())),
         Work::LoadConfig(reread, running) => {
             WorkResult::Config((configuring.reload)(reread).map(|read| Successor::new(&running, read)))
         }
@@ -353,6 +386,7 @@ pub(crate) struct HelperQueues {
     ldap: Queue<(u64, Work)>,
     pam: Queue<(u64, Work)>,
     printed: Queue<(u64, Work)>,
+    patroni: Queue<(u64, Work)>,
     names: Queue<Query>,
     connects: Queue<(ConnId, Box<HandshakeStep>)>,
     accepts: Queue<(ConnId, Box<HandshakeStep>)>,
@@ -368,6 +402,7 @@ impl HelperQueues {
             ldap: Queue::new(me, helpers.ldap),
             pam: Queue::new(me, helpers.pam),
             printed: Queue::new(me, helpers.printed),
+            patroni: Queue::new(me, helpers.patroni),
             names: Queue::new(me, helpers.names),
             connects: Queue::new(me, helpers.connects),
             accepts: Queue::new(me, helpers.accepts),
@@ -383,6 +418,7 @@ impl HelperQueues {
             WorkKind::Ldap => &mut self.ldap,
             WorkKind::Pam => &mut self.pam,
             WorkKind::Printed => &mut self.printed,
+            WorkKind::Patroni => &mut self.patroni,
         }
     }
 

@@ -57,7 +57,7 @@ mod worker;
 pub use descriptors::descriptors;
 pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
-pub use helpers::{ChangeConfig, Fit, Record, Reload};
+pub use helpers::{AskPatroni, ChangeConfig, Fit, Record, Reload};
 pub use listen::{Bound, Inherited, addresses_in_use};
 pub use log::{LogTarget, check_log_file, log_start_error};
 pub use passwords::{PAM_HELPER, PamRequest, printed_password};

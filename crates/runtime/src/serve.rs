@@ -16,7 +16,7 @@ use weir_uring::Ring;
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::freed;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{ChangeConfig, Record, Reload, cores};
+use crate::helpers::{AskPatroni, ChangeConfig, Record, Reload, cores};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
@@ -43,6 +43,8 @@ pub struct ServeOptions {
     pub change: Option<ChangeConfig>,
     /// Adds a configuration to the history; called on a helper thread when workers are about to adopt it.
     pub record: Option<Record>,
+    /// Asks Patroni; called on helper threads when the engine requests it.
+    pub ask_patroni: AskPatroni,
     /// The target of the log.
     pub log: LogTarget,
     /// Whether to handle the process's signals.
@@ -77,7 +79,8 @@ pub fn serve(options: ServeOptions) -> Result<i32, StartError> {
         old_process: options.old_process,
         upgrade_socket: Some(upgrade_socket(&options.config.listen, options.config.process.user.as_deref())),
     };
-    let mut running = start_with(options.config, reload, (options.change, options.record), process)?;
+    let mut running =
+        start_with(options.config, reload, (options.change, options.record, Some(options.ask_patroni)), process)?;
     let beside = ready(&mut running)?;
     if running.import_from_old_process()? {
         // Before it is ready: a supervisor that hears of that asks no process that ends.
@@ -102,7 +105,7 @@ pub fn start_engines(
     signals: Signals,
 ) -> Result<Running, StartError> {
     let process = Process { log, signals, inherited: Inherited::default(), old_process: None, upgrade_socket: None };
-    start_with(config, reload, (None, None), process)
+    start_with(config, reload, (None, None, None), process)
 }
 
 /// The properties of a process that are not in its configuration.
@@ -117,7 +120,7 @@ struct Process {
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
-    (change, record): (Option<ChangeConfig>, Option<Record>),
+    (change, record, ask_patroni): (Option<ChangeConfig>, Option<Record>, Option<AskPatroni>),
     process: Process,
 ) -> Result<Running, StartError> {
     let Process { log, signals, inherited, old_process, upgrade_socket } = process;
@@ -143,6 +146,7 @@ fn start_with(
         reload: Arc::new(reload),
         change,
         record,
+        ask_patroni,
         log,
         logging: config.log.clone(),
         dns: config.dns.clone(),

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::control_queue::ControlQueue;
 use crate::descriptors::raise_descriptors;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{ChangeConfig, Configuring, Helpers, Record, Reload};
+use crate::helpers::{AskPatroni, ChangeConfig, Configuring, Helpers, Record, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
@@ -55,6 +55,8 @@ pub struct RuntimeOptions {
     pub change: Option<ChangeConfig>,
     /// Adds a configuration to the history, if there is one; called on a helper thread.
     pub record: Option<Record>,
+    /// Asks Patroni; called on helper threads. `None`: it is not asked.
+    pub ask_patroni: Option<AskPatroni>,
     /// The target of the log.
     pub log: LogTarget,
     /// The settings of the log.
@@ -175,7 +177,8 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
         exports,
         old_process_link,
         log,
-        helpers: Helpers::start(&mailboxes, &configuring).map_err(StartError::because("can't start a thread"))?,
+        helpers: Helpers::start(&mailboxes, &configuring, plan.ask_patroni)
+            .map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(mailboxes.clone()),
         control_queue: ControlQueue::new(mailboxes.clone(), recent, (clock, rounds.clone())),

@@ -19,6 +19,8 @@ pub(crate) enum WorkKind {
     Pam,
     /// Running programs that print passwords.
     Printed,
+    /// Asking Patroni about hosts.
+    Patroni,
 }
 
 impl WorkKind {
@@ -31,6 +33,7 @@ impl WorkKind {
             Work::ServerPassword { .. } => WorkKind::Printed,
             Work::SaltClient { .. } => WorkKind::Clients,
             Work::NameOfUser(_) => WorkKind::Users,
+            Work::AskPatroni(_) => WorkKind::Patroni,
             Work::CheckPassword(check) => match check.by {
                 Authority::Ldap(_) => WorkKind::Ldap,
                 Authority::Pam(_) => WorkKind::Pam,

@@ -17,7 +17,7 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dirty, Effects, TxStatus, backend, put_front};
+use weir_pgwire::{Dirty, TxStatus, backend, put_front};
 
 use crate::client::Client;
 use crate::context::Context;

@@ -8,12 +8,16 @@ use std::time::Duration;
 use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use weir_config::PatroniQuestion;
+use weir_runtime::AskPatroni;
 use weir_web::{HttpAnswer, HttpRequest, SendHttp};
 
 use crate::events::{read_authorities, trusted};
 
 /// How long a request may take, with its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long Patroni may take to answer; it looks at its PostgreSQL before.
+const PATRONI_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest answer, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -23,18 +27,37 @@ pub(crate) fn sender() -> SendHttp {
     // Certificates are read when the first request is sent. Those of a file are read for each: it may have changed.
     let usual = OnceLock::new();
     Arc::new(move |request| match &request.ca_file {
-        None => send(usual.get_or_init(|| agent(&trusted())), request),
-        Some(file) => send(&agent(&read_authorities(file)?), request),
+        None => send(usual.get_or_init(|| agent(&trusted(), TIMEOUT)), request),
+        Some(file) => send(&agent(&read_authorities(file)?, TIMEOUT), request),
     })
 }
 
-fn agent(roots: &[Certificate<'static>]) -> Agent {
+/// Asks Patroni: only the status counts, and nothing else is read.
+pub(crate) fn ask_patroni() -> AskPatroni {
+    let usual = OnceLock::new();
+    Arc::new(move |question| match &question.ca_file {
+        // Authorities are read only if they are needed.
+        _ if !question.url.starts_with("https:") => status(&agent(&[], PATRONI_TIMEOUT), question),
+        None => status(usual.get_or_init(|| agent(&trusted(), PATRONI_TIMEOUT)), question),
+        Some(file) => status(&agent(&read_authorities(file)?, PATRONI_TIMEOUT), question),
+    })
+}
+
+fn status(agent: &Agent, question: &PatroniQuestion) -> Result<u16, String> {
+    match agent.get(&question.url).call() {
+        Ok(answer) => Ok(answer.status().as_u16()),
+        Err(ureq::Error::Timeout(_)) => Err(format!("no answer within {} s", PATRONI_TIMEOUT.as_secs())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn agent(roots: &[Certificate<'static>], timeout: Duration) -> Agent {
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
         .root_certs(RootCerts::new_with_certs(roots));
     // Requests are rare: no connection is kept between them.
-    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).max_idle_connections(0);
+    let config = Agent::config_builder().timeout_global(Some(timeout)).max_redirects(0).max_idle_connections(0);
     config.tls_config(tls.build()).http_status_as_error(false).build().into()
 }
 

@@ -104,6 +104,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         reload: reload(store.clone(), tls.clone()),
         change: Some(Arc::new(move |change, fit| changes.change(change, fit))),
         record: Some(Arc::new(move |adopted| history.record(adopted))),
+        ask_patroni: outgoing::ask_patroni(),
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),

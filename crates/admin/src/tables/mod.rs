@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 30] = [
+pub(crate) const TABLES: [Entry; 31] = [
     Entry { show: Show::Pools, columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -66,6 +66,7 @@ pub(crate) const TABLES: [Entry; 30] = [
     Entry { show: Show::Records, columns: traffic::RECORDS, rows: traffic::records },
     Entry { show: Show::DryRun, columns: traffic::DRY_RUN, rows: traffic::dry_run },
     Entry { show: Show::Cluster, columns: cluster::CLUSTER, rows: cluster::cluster },
+    Entry { show: Show::Patroni, columns: primaries::PATRONI, rows: primaries::patroni },
     Entry { show: Show::Primaries, columns: primaries::PRIMARIES, rows: primaries::primaries },
     Entry { show: Show::Faults, columns: faults::FAULTS, rows: faults::faults },
 ];

@@ -37,3 +37,29 @@ pub(super) fn primaries(snapshot: &Snapshot<'_>) -> Vec<Row> {
     };
     snapshot.report.primaries.iter().map(row).collect()
 }
+
+pub(super) const PATRONI: &[Column] = &[
+    text_column("database"),
+    text_column("host"),
+    text_column("url"),
+    int4("status"),
+    text_column("error"),
+    int8("seconds_ago"),
+];
+
+/// One row for each host of a pool with `patroni_api`: what Patroni has said of it last.
+pub(super) fn patroni(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let row = |record: &crate::PatroniRecord| {
+        let answer = record.answer.as_ref();
+        let ago = record.answered_at.map(|at| snapshot.now_wall.saturating_sub(at) / 1_000_000);
+        vec![
+            text(&record.database),
+            text(&record.host),
+            text(&record.url),
+            answer.and_then(|answer| answer.as_ref().ok()).and_then(text),
+            answer.and_then(|answer| answer.as_ref().err()).cloned(),
+            ago.and_then(text),
+        ]
+    };
+    snapshot.report.patroni.iter().map(row).collect()
+}

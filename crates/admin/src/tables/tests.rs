@@ -17,7 +17,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its row descriptions: s text, i int4, q int8, N
 /// numeric, b bytea. The last tables are Weir's own.
-const REFERENCE: [(Show, &str, &str); 30] = [
+const REFERENCE: [(Show, &str, &str); 31] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiissssqs",
@@ -99,6 +99,7 @@ const REFERENCE: [(Show, &str, &str); 30] = [
         "database, application_name, does, kind, in_transaction, in_auto, times, clients, first, last, statement",
     ),
     (Show::Cluster, "ssssiiiiqs", "node, state, version, database, budget, share, floor, shortfall, config, refused"),
+    (Show::Patroni, "sssisq", "database, host, url, status, error, seconds_ago"),
     (
         Show::Primaries,
         "sssssqiqqs",

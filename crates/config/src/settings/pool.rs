@@ -146,6 +146,47 @@ pub(super) static SETTINGS: &[Setting] = &[
     .effect(Effect::Reconnect),
     Setting::new(
         Pool,
+        "patroni_api",
+        Kind::Names,
+        "",
+        Field::Pool(|p| FieldMut::Names(&mut p.patroni.api)),
+        "The REST API of Patroni for each of the hosts, in their order, as in `[\"http://10.0.0.1:8008\", \
+         \"http://10.0.0.2:8008\"]`. It is asked for `/primary`, or for `/replica` where `target_session_attrs` wants a \
+         standby: a host that answers 200 is tried at once and first. It is a hint: a host is used if PostgreSQL says that it fits. \
+         See [Failover](howto/failover.md#patroni).",
+    )
+    .database_own(&["patroni_api"]),
+    Setting::new(
+        Pool,
+        "patroni_interval",
+        Kind::Time { min: Span::from_millis(100) },
+        "1s",
+        Field::Pool(|p| FieldMut::Span(&mut p.patroni.interval)),
+        "How often each `patroni_api` is asked; ten times a second for up to a minute while Patroni knows no primary, or another \
+         one than the pool has.",
+    )
+    .database_own(&["patroni_interval"]),
+    Setting::new(
+        Pool,
+        "patroni_max_lag",
+        Kind::Size { min: 0, max: 1 << 50 },
+        "0",
+        Field::Pool(|p| FieldMut::U64(&mut p.patroni.max_lag)),
+        "How far a standby may be behind the primary to be tried first, as Patroni knows it (`/replica?lag=`). 0: it does not matter.",
+    )
+    .database_own(&["patroni_max_lag"]),
+    Setting::new(
+        Pool,
+        "patroni_ca_file",
+        Kind::Text,
+        "",
+        Field::Pool(|p| FieldMut::Path(&mut p.patroni.ca_file)),
+        "The authorities that the certificate of a `patroni_api` with `https` is checked against, PEM; read for each request. Default: \
+         those of the operating system.",
+    )
+    .database_own(&["patroni_ca_file"]),
+    Setting::new(
+        Pool,
         "connect_query",
         Kind::Query,
         "",

@@ -9,6 +9,7 @@
 //!   clients.
 //! - `reports`, `report`: the tables' content; `symptoms`: what shows that a pool is in trouble. `wait_diagnosis`: why
 //!   a client waits.
+//! - `patroni`: worker 0 asks Patroni where they are.
 //! - `primaries`: worker 0 has pools move to another primary.
 //! - `pool_health`, `health`: whether pools serve their clients.
 //! - `client_counts`, `logging_in`: how many clients there are. `pool_counts`: what is counted of a pool. `refusals`:
@@ -29,6 +30,7 @@ pub(crate) mod health;
 pub(crate) mod logging_in;
 pub(crate) mod operators;
 pub(crate) mod paging;
+pub(crate) mod patroni;
 pub(crate) mod pool_counts;
 pub(crate) mod pool_health;
 pub(crate) mod primaries;
@@ -51,6 +53,7 @@ use weir_admin::{Fault, Finding};
 use weir_base::Time;
 use weir_config::{Config, FileFormat};
 
+use crate::primary::polls::Polls;
 use crate::primary::seats::Seats;
 
 /// The state of this worker for operators.
@@ -60,6 +63,8 @@ pub(crate) struct Admin {
     health: health::PoolsHealth,
     /// The primaries of pools; worker 0 has them.
     primaries: Seats,
+    /// What Patroni says of hosts; worker 0 has it.
+    patroni: Polls,
     /// What the control plane says of Weir itself; worker 0 has it.
     faults: Arc<[Fault]>,
     /// What the control plane has found out about slow pools; worker 0 has it.
@@ -76,6 +81,7 @@ impl Admin {
             reloads: reload::Reloads::new(config),
             health: health::PoolsHealth::default(),
             primaries: Seats::default(),
+            patroni: Polls::default(),
             faults: Arc::default(),
             findings: Arc::default(),
             stats_at: Time::NEVER,

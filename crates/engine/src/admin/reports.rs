@@ -35,6 +35,7 @@ impl Admin {
             peers: forward::peer_pools(core),
             cluster: workers.budget.view(),
             primaries: self.primaries.records(|at| core.common.wall(at)),
+            patroni: self.patroni.records(|at| core.common.wall(at)),
             faults: self.faults.clone(),
             findings: self.findings.clone(),
             unresponsive: core.hosts.unresponsive.report(|at| core.common.wall(at)),

@@ -190,7 +190,7 @@ fn leave_server<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
 }
 
 /// The pool looks whether its host takes writes, though no client may wait for it.
-fn try_now(core: &mut Core, now: Time, ix: PoolIx) {
+pub(crate) fn try_now(core: &mut Core, now: Time, ix: PoolIx) {
     let slot = core.pools.get_mut(ix);
     if slot.lending.is_borrower() {
         slot.pool.retry_now();

@@ -3,6 +3,8 @@
 //!
 //! - `view`: what a worker knows. `looks`: when it looks whether a host takes writes, after errors. `fence`: a worker leaves a host, and goes on at another. `fenced`: whether it has left.
 //! - `seats`: what worker 0 knows and decides. `admin/primaries` sends its orders to the workers.
+//! - `polls`: what worker 0 asks Patroni, if that is configured, and when. `hints`: what a worker knows of it. `hinted`: a pool
+//!   tries the host that Patroni names. `admin/patroni` asks, and tells the workers.
 //!
 //! Invariant, the fence: no client gets a server of a new primary before all workers have left the old one. A login that
 //! finds another host fit waits ([`ServerPhase::AwaitingFence`](crate::server::slot::ServerPhase)) and tells worker 0,
@@ -10,7 +12,10 @@
 
 pub(crate) mod fence;
 pub(crate) mod fenced;
+pub(crate) mod hinted;
+pub(crate) mod hints;
 pub(crate) mod looks;
+pub(crate) mod polls;
 pub(crate) mod seats;
 pub(crate) mod view;
 

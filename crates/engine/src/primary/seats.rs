@@ -252,6 +252,11 @@ impl Seats {
         orders
     }
 
+    /// The host that a pool writes to, none if it looks for one; `None`: it has not looked yet.
+    pub(crate) fn host(&self, pool: &str) -> Option<Option<&Target>> {
+        self.pools.get(pool).map(|seat| seat.at.as_ref())
+    }
+
     /// For SHOW PRIMARIES.
     pub(crate) fn records(&self, wall: impl Fn(Time) -> u64) -> Vec<PrimaryRecord> {
         let record = |(pool, seat): (&Arc<str>, &Seat)| PrimaryRecord {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use weir_base::{ConnId, Target};
 use weir_config::{Config, SessionAttrs};
 
+use crate::primary::hints::Hints;
+
 /// What is known, by the pools' names.
 #[derive(Default)]
 pub(crate) struct Primaries {
@@ -16,6 +18,8 @@ pub(crate) struct Primaries {
     /// By the names of pools that leave hosts: servers there whose clients may still write. Some may have been released
     /// since.
     holdouts: HashMap<Arc<str>, Vec<ConnId>>,
+    /// What Patroni says.
+    pub(crate) hints: Hints,
 }
 
 /// What is known of one pool.

@@ -29,6 +29,8 @@ pub(crate) struct Hosts {
     kind: Option<LoginFailureKind>,
     /// Only the next host is tried.
     only: bool,
+    /// Patroni has named the next host.
+    hinted: bool,
 }
 
 /// One attempt.
@@ -151,9 +153,29 @@ impl Hosts {
     /// The pool has a primary, or moves to one: a round begins there; `only`: it is tried, and no other.
     pub(crate) fn begin_at(&mut self, pool: &PoolConfig, host: Option<&Target>, only: bool) {
         self.only = only;
-        if let Some(host) = host.filter(|_| only || (self.failed.is_empty() && self.again.is_none())) {
+        let hinted = std::mem::take(&mut self.hinted);
+        if let Some(host) = host.filter(|_| only || (!hinted && self.failed.is_empty() && self.again.is_none())) {
             self.turn_to(pool, host);
         }
+    }
+
+    /// Patroni has named a host: a round begins there, also if the pool has another one.
+    pub(crate) fn hint(&mut self, pool: &PoolConfig, host: &Target) {
+        *self = self.anew();
+        self.hinted = self.turn_to(pool, host);
+    }
+
+    /// A round of a pool that may have several hosts begins at the next one of these, if there is one.
+    pub(crate) fn prefer(&mut self, pool: &PoolConfig, hosts: &[&Target]) {
+        if self.failed.is_empty() && self.again.is_none() {
+            let mut turn = (0..pool.targets.len()).map(|ahead| (self.next + ahead) % pool.targets.len());
+            self.next = turn.find(|host| hosts.contains(&&pool.targets[*host])).unwrap_or(self.next);
+        }
+    }
+
+    /// The round is over.
+    fn anew(&self) -> Hosts {
+        Hosts { next: self.next, only: self.only, hinted: self.hinted, ..Hosts::default() }
     }
 
     /// A host has room for a login now: the next attempt is at that host, if it is one of the pool's, and a second
@@ -195,7 +217,7 @@ impl Hosts {
         }
         let error = self.all_errors(error);
         if verdict != ConnectFailure::Elsewhere {
-            *self = Hosts { next: self.next, only: self.only, ..Hosts::default() };
+            *self = self.anew();
         }
         (verdict, error)
     }
@@ -215,7 +237,7 @@ impl Hosts {
 
     /// A server is up: the round is over, and well.
     pub(crate) fn succeeded(&mut self) {
-        *self = Hosts { next: self.next, only: self.only, ..Hosts::default() };
+        *self = self.anew();
     }
 
     /// The errors of all hosts of the round; of a single one, only that.

@@ -105,7 +105,12 @@ fn admit(core: &mut Core, now: Time, ix: PoolIx) -> bool {
     let waits = policy == OnServerDown::Wait;
     let how = (policy, looks);
     let only = core.primaries.only(&slot.name);
-    hosts.begin_at(&config, core.primaries.first(&slot.name), only.is_some());
+    let hinted = core.primaries.hints.fit(&config);
+    if config.session_attrs.wants_primary() {
+        hosts.begin_at(&config, core.primaries.first(&slot.name).or(hinted.first().copied()), only.is_some());
+    } else {
+        hosts.prefer(&config, &hinted);
+    }
     let shut = |target: &Target| throttle.shut(target, looks, now).filter(|_| waits);
     let at = if let Some(only) = only {
         if throttle.has_room(only, how, most, now) {
@@ -251,8 +256,8 @@ pub(crate) fn host_answers<I: Io>(core: &mut Core, now: Time, target: &Target, i
     }
 }
 
-/// An operator requests that a host is tried now, whatever failed before.
-fn try_host_now<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
+/// A host is to be tried now, whatever failed before: an operator requests it, or Patroni says that it is a primary.
+pub(crate) fn try_host_now<I: Io>(core: &mut Core, now: Time, target: &Target, io: &mut I) {
     core.hosts.throttle.open(target, now);
     call_waiting(core, now, target, io);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_admin::{CommandError, NodePeers, Report};
 use weir_base::{ClientAddr, ConnId, Origin, Target, Time};
-use weir_config::Config;
+use weir_config::{Config, PatroniQuestion};
 use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
@@ -73,6 +73,8 @@ pub(crate) enum Payload {
     PrimaryFound { pool: Arc<str>, at: Target },
     /// To worker 0: the sender has left this host, which takes no writes any more, for this reason.
     PrimaryLost { pool: Arc<str>, at: Target, why: &'static str },
+    /// From worker 0: whether Patroni says yes to this question about a host.
+    PatroniSaid(Arc<PatroniQuestion>, bool),
     /// All servers of a database that nodes share are closed: this node's lease has ended.
     CloseServers(Arc<str>),
     /// A database that nodes share has this many servers too many: those in use are closed when they are released.

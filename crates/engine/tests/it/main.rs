@@ -13,6 +13,7 @@ mod holding;
 mod lending;
 mod links;
 mod moves;
+mod patroni;
 mod places;
 mod prelogin;
 mod primaries;

@@ -63,6 +63,7 @@ pub(crate) fn plan(workers: u16) -> RuntimeOptions {
         reload: Arc::new(|_| Err("no configuration here".into())),
         change: None,
         record: None,
+        ask_patroni: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

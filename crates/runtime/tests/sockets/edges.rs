@@ -287,7 +287,11 @@ fn helpers_answer_all_however_many_are_asked() {
             WorkResult::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
             WorkResult::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
             WorkResult::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
-            WorkResult::Changed(_) | WorkResult::Checked(_) | WorkResult::Password(_) | WorkResult::Recorded(_) => {
+            WorkResult::Changed(_)
+            | WorkResult::Checked(_)
+            | WorkResult::Password(_)
+            | WorkResult::Recorded(_)
+            | WorkResult::Patroni(_) => {
                 panic!("nothing was changed, checked or printed")
             }
         }

@@ -11,7 +11,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats};
+use weir_admin::{
+    Command, DatabaseStats, LostState, PatroniRecord, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats,
+};
 use weir_config::{Config, PoolConfig};
 
 use super::page::{PageParams, PageRequest};
@@ -63,6 +65,8 @@ pub(crate) struct Pool {
     lost_state: BTreeMap<&'static str, u64>,
     /// Where it writes, if it has looked for that.
     primary: Option<Primary>,
+    /// What Patroni has said last of each host, if it is asked.
+    patroni: Vec<PatroniAnswer>,
     users: Vec<PoolUser>,
 }
 
@@ -91,6 +95,29 @@ impl Primary {
             clients_waited: record.waits.clients,
             longest_wait_seconds: seconds(record.waits.longest),
             moves: record.moves,
+        }
+    }
+}
+
+/// What Patroni has said last of one host.
+#[derive(Serialize)]
+struct PatroniAnswer {
+    host: String,
+    url: String,
+    status: Option<u16>,
+    error: Option<String>,
+    /// Seconds since 1970.
+    answered_at: Option<f64>,
+}
+
+impl PatroniAnswer {
+    fn of(record: &PatroniRecord) -> PatroniAnswer {
+        PatroniAnswer {
+            host: record.host.clone(),
+            url: record.url.clone(),
+            status: record.answer.as_ref().and_then(|answer| answer.as_ref().ok().copied()),
+            error: record.answer.as_ref().and_then(|answer| answer.as_ref().err().cloned()),
+            answered_at: record.answered_at.map(seconds_of),
         }
     }
 }
@@ -218,6 +245,7 @@ impl<'a> Index<'a> {
                 .map(|(kind, count)| (kind, count.lost))
                 .collect(),
             primary: self.report.primaries.iter().find(|it| it.database == name).map(Primary::of),
+            patroni: self.report.patroni.iter().filter(|it| it.database == name).map(PatroniAnswer::of).collect(),
             users: records.iter().map(|record| PoolUser::of(record)).collect(),
         })
     }
