@@ -1,21 +1,26 @@
 //! `mode = "auto"`: functions whose bodies say that they leave state, and that leave it in some of their executions.
 
-use weir_tests::{Mode, Setup, Site, eventually};
+use weir_tests::{Batch, Mode, Setup, Site, ask, eventually};
 
 use crate::dirty::{LISTENING, LOCKED, PREPARED, SETTING, TEMPORARY};
 
 /// Clients call a function that leaves something where its argument is 1, and another client asks whether it is there.
 fn leaves_now_and_then(site: &Site, name: &str, question: &str) {
+    text_leaves_now_and_then(site, &format!("SELECT {name}(?)"), question);
+}
+
+/// The same of a text with a `?` for the argument.
+fn text_leaves_now_and_then(site: &Site, text: &str, question: &str) {
     let mut other = site.connect();
     for turn in 0..30 {
         let leaves = turn % 7 == 5;
         let mut client = site.connect();
-        client.query(&format!("SELECT {name}({})", i32::from(leaves))).unwrap();
+        client.query(&text.replace('?', if leaves { "1" } else { "0" })).unwrap();
         for _ in 0..3 {
             let others = other.value(question).unwrap();
-            assert_eq!(others.as_deref(), Some("0"), "{name}, {turn}: another client has it");
+            assert_eq!(others.as_deref(), Some("0"), "{text}, {turn}: another client has it");
             let own = client.value(question).unwrap();
-            assert_eq!(own.as_deref() != Some("0"), leaves, "{name}, {turn}: {own:?}");
+            assert_eq!(own.as_deref() != Some("0"), leaves, "{text}, {turn}: {own:?}");
         }
         if leaves {
             drop(client);
@@ -154,4 +159,164 @@ fn in_auto_what_a_function_leaves_now_and_then_is_found_where_its_body_says_so()
         assert_eq!(other.value(LOCKED).unwrap().as_deref(), Some("0"), "{turn}");
     }
     assert_eq!(client.value(LOCKED).unwrap().as_deref(), Some("1"));
+}
+
+/// No text names the function: what depends on it, or has its name in a body, does.
+#[test]
+fn in_auto_what_calls_a_function_that_leaves_state_is_found_by_what_depends_on_it() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let takes = "IF n = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN n; END";
+    let function = |name: &str| {
+        format!("CREATE FUNCTION {name}(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN {takes} $$; ")
+    };
+    let table = |name: &str, columns: &str| format!("CREATE TABLE {name} ({columns}); GRANT ALL ON {name} TO PUBLIC; ");
+    let fires = |name: &str, on: &str| {
+        format!(
+            "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE n int := NEW.n; BEGIN \
+             IF n = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN NEW; END $$; \
+             CREATE TRIGGER fires BEFORE INSERT OR UPDATE ON {on} FOR EACH ROW EXECUTE FUNCTION {name}(); "
+        )
+    };
+    let ways = [
+        (table("t1", "n int") + &fires("f1", "t1"), "INSERT INTO t1 VALUES (?)"),
+        (function("f2") + "CREATE FUNCTION g2(n int) RETURNS int LANGUAGE sql AS 'SELECT f2(n)'", "SELECT g2(?)"),
+        (function("f3") + &table("t3", "n int, CHECK (f3(n) >= 0)"), "INSERT INTO t3 VALUES (?)"),
+        (function("f4") + &table("t4", "n int, m int GENERATED ALWAYS AS (f4(n)) STORED"), "INSERT INTO t4 VALUES (?)"),
+        (function("f5") + "CREATE DOMAIN d5 AS int CHECK (f5(value) >= 0)", "SELECT '?'::d5"),
+        (function("f6") + "CREATE OPERATOR === (rightarg = int, function = f6)", "SELECT === ?"),
+        (
+            function("f7")
+                + &table("t7", "n int")
+                + "INSERT INTO t7 VALUES (0), (1); \
+                   CREATE VIEW v7 AS SELECT n, f7(n) FROM t7 OFFSET 0; GRANT ALL ON v7 TO PUBLIC",
+            "SELECT * FROM (SELECT * FROM v7 LIMIT ? + 1) AS v",
+        ),
+        (
+            function("f8") + &table("t8", "n int") + "CREATE RULE r8 AS ON INSERT TO t8 DO ALSO SELECT f8(NEW.n)",
+            "INSERT INTO t8 VALUES (?)",
+        ),
+        (
+            table("t9", "n int UNIQUE")
+                + "INSERT INTO t9 VALUES (2); "
+                + &table("u9", "n int REFERENCES t9 (n) ON UPDATE CASCADE")
+                + "INSERT INTO u9 VALUES (2); "
+                + &fires("f9", "u9"),
+            "UPDATE t9 SET n = ?",
+        ),
+        (
+            format!(
+                "CREATE FUNCTION f10(s int, n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN {takes} $$; \
+                 CREATE AGGREGATE a10(int) (sfunc = f10, stype = int, initcond = '0')"
+            ),
+            "SELECT a10(n) FROM (VALUES (?)) AS v(n)",
+        ),
+        (
+            "CREATE FUNCTION f11(n int) RETURNS text LANGUAGE sql BEGIN ATOMIC \
+             SELECT CASE WHEN n = 1 THEN pg_try_advisory_lock(42)::text END; END"
+                .to_owned(),
+            "SELECT f11(?)",
+        ),
+        (
+            format!("CREATE FUNCTION \"take it\"(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN {takes} $$"),
+            "SELECT \"take it\"(?)",
+        ),
+    ];
+    for (prepare, text) in &ways {
+        site.superuser().query_all(prepare).unwrap();
+        // A function that is created by a client of the pool is noticed at once.
+        site.connect().query_all("CREATE OR REPLACE FUNCTION news() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
+        text_leaves_now_and_then(&site, text, LOCKED);
+    }
+}
+
+/// SET and `set_config()` in forms that are rare in a body.
+#[test]
+fn in_auto_a_setting_that_a_body_writes_in_a_rare_form_is_found_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let forms = [
+        "-- why\n SET work_mem = '77MB'",
+        "/* why */ SET/**/work_mem = '77MB'",
+        "PERFORM \"set_config\"('work_mem', '77MB', false)",
+        "PERFORM set_config /* name */ ('work_mem', '77MB', false)",
+        "EXECUTE $q$SET work_mem = '77MB'$q$",
+        "EXECUTE 's' || 'et work_mem = ''77MB'''",
+        "UPDATE pg_settings SET setting = '78848' WHERE name = 'work_mem'",
+    ];
+    for (n, does) in forms.iter().enumerate() {
+        let body = format!("BEGIN IF $1 = 1 THEN {does}; END IF; RETURN 1; END");
+        let function = format!("CREATE FUNCTION sets{n}(int) RETURNS int LANGUAGE plpgsql AS $f$ {body} $f$");
+        site.superuser().query_all(&function).unwrap();
+        site.connect().query_all("CREATE OR REPLACE FUNCTION news() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
+        leaves_now_and_then(&site, &format!("sets{n}"), SETTING);
+    }
+}
+
+/// Texts that begin alike for longer than what their counts depend on.
+#[test]
+fn in_auto_a_function_that_a_long_text_names_at_its_end_is_asked_about_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let body = "BEGIN IF $1 = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN 1; END";
+    let create = format!("CREATE FUNCTION locks(int) RETURNS int LANGUAGE plpgsql AS $$ {body} $$");
+    site.superuser().query_all(&create).unwrap();
+    for filling in [4000, 5000, 12_000] {
+        let comment = format!("/* {} */", "x".repeat(filling));
+        // The same without the function is known as harmless.
+        (0..40).for_each(|_| drop(site.connect().query(&format!("{comment} SELECT abs(0)")).unwrap()));
+        text_leaves_now_and_then(&site, &format!("{comment} SELECT locks(?)"), LOCKED);
+    }
+}
+
+/// SQL's EXECUTE of a statement that the client has prepared by the protocol.
+#[test]
+fn in_auto_a_statement_that_sql_executes_is_asked_about_each_time_if_there_are_functions_that_leave_state() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let body = "BEGIN IF $1 = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN 1; END";
+    let create = format!("CREATE FUNCTION locks(int) RETURNS int LANGUAGE plpgsql AS $$ {body} $$");
+    site.superuser().query_all(&create).unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    ask(&mut client, &Batch::new().parse("mine", "SELECT locks($1::int)").sync(), 1);
+    for turn in 0..40 {
+        let has_left = turn >= 37;
+        client.query(&format!("EXECUTE mine({})", i32::from(turn == 37))).unwrap();
+        for _ in 0..3 {
+            assert_eq!(other.value(LOCKED).unwrap().as_deref(), Some("0"), "{turn}: another client has it");
+            assert_eq!(client.value(LOCKED).unwrap().as_deref() != Some("0"), has_left, "{turn}");
+        }
+    }
+}
+
+/// As Vault's dynamic roles have it.
+#[test]
+fn in_auto_a_role_that_sessions_begin_with_is_no_state() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(2).limit("server_round_robin = true\nmax_pinned = 50"), Mode::Auto);
+    let superuser = |sql: &str| drop(site.superuser().query_all(sql).unwrap());
+    let user = site.connect().value("SELECT current_user").unwrap().unwrap();
+    superuser(&format!("CREATE ROLE readers; CREATE ROLE writers; GRANT readers, writers TO {user}"));
+    superuser(&format!("ALTER ROLE {user} SET role = readers"));
+    // Servers from before are replaced.
+    eventually("new servers have the role", || {
+        let role = site.connect().value(&format!("SELECT current_user, '{}'", "x")).unwrap();
+        if role.as_deref() == Some("readers") { Ok(()) } else { Err(role) }
+    });
+    for n in 0..20 {
+        let (mut one, mut other) = (site.connect(), site.connect());
+        for client in [&mut one, &mut other] {
+            assert_eq!(client.value(&format!("SELECT current_role, abs({n})")).unwrap().as_deref(), Some("readers"));
+        }
+        // Another one is.
+        for role in ["none", "writers"] {
+            one.query(&format!("SET ROLE {role}")).unwrap();
+            let name = if role == "none" { &user } else { role };
+            for _ in 0..3 {
+                assert_eq!(other.value("SELECT current_user").unwrap().as_deref(), Some("readers"));
+                assert_eq!(one.value("SELECT current_user").unwrap().as_deref(), Some(name));
+            }
+        }
+    }
+    superuser(&format!("ALTER ROLE {user} RESET role"));
 }

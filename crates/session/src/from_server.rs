@@ -459,7 +459,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
-            if matches!(tag, b"CREATE FUNCTION" | b"CREATE PROCEDURE" | b"CREATE EXTENSION") {
+            if self.ctx.statements.leaving.may_change_by(tag) {
                 self.ctx.statements.functions_changed();
                 self.server.functions_changed = true;
             }

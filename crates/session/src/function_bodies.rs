@@ -20,8 +20,9 @@ const MOST_SERVERS: usize = 64;
 /// More is no answer to our question.
 const MOST_BYTES: usize = 128;
 
-/// What is counted of `pg_proc`, `pg_trigger`, `pg_policy` and `pg_rewrite`. The end of a temporary function is no news.
-const COUNTS: [(&str, u32); 8] = [
+/// What is counted of `pg_proc`, `pg_trigger`, `pg_policy`, `pg_rewrite` and `pg_db_role_setting`. The end of a temporary
+/// function is no news.
+const COUNTS: [(&str, u32); 11] = [
     ("inserted", 1255),
     ("updated", 1255),
     ("inserted", 2620),
@@ -30,6 +31,9 @@ const COUNTS: [(&str, u32); 8] = [
     ("updated", 3256),
     ("inserted", 2618),
     ("updated", 2618),
+    ("inserted", 2964),
+    ("updated", 2964),
+    ("deleted", 2964),
 ];
 
 /// At which changes bodies were read.

@@ -17,7 +17,7 @@ use crate::key_hasher::KeyHasher;
 const MOST: usize = 4096;
 
 /// How much of a text is read.
-const READ: usize = 4096;
+pub(crate) const READ: usize = 4096;
 
 /// How often a text was sent of which it is known that it leaves something.
 const ALWAYS: u32 = u32::MAX;

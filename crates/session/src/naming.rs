@@ -14,6 +14,7 @@ use crate::client::Unnamed;
 use crate::context::Context;
 use crate::expected::Expected;
 use crate::hidden_effects::{self, Counted, DueText, FirstLook, ShapeKey};
+use crate::leaving_functions;
 use crate::link::{Link, Rewrite, calls_any_function};
 use crate::names::Name;
 use crate::prepare::make_room;
@@ -49,11 +50,14 @@ fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Co
     if ctx.statements.bodies.are_news(functions) {
         ctx.statements.texts.judge_again();
     }
-    let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let PoolStatements { texts, leaving, bodies, .. } = &mut *ctx.statements;
+    // Texts that begin alike have one shape: what is named behind the part that counts makes it another.
+    let rest = text.bytes().get(hidden_effects::READ - leaving_functions::LONGEST..).unwrap_or_default();
+    let names_later = !leaving.is_empty() && (!text.is_whole() || leaving.are_named_in(rest));
+    let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(names_later));
     let look = || FirstLook {
         draws: !text.is_whole() || sql::may_use_sequence(text.bytes()),
-        names_function: leaving.are_named_in(text.bytes()),
+        names_function: names_later || leaving.are_named_in(text.bytes()),
     };
     let counted = texts.count(shape, bodies.are_due(), look);
     Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text.bytes())), ..counted }

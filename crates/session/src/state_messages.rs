@@ -66,7 +66,7 @@ fn words(kind: Dirty) -> (&'static str, &'static str) {
     match kind {
         Dirty::SETTINGS => (
             "a setting changed with SET or set_config()",
-            "Use SET LOCAL in a transaction, give the setting at startup, or use a pool in session mode.",
+            "Use SET LOCAL in a transaction, or a pool in mode auto or session.",
         ),
         Dirty::LISTEN => ("LISTEN", "Use a pool in session mode for notifications."),
         Dirty::STATEMENTS => (
