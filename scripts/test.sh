@@ -184,6 +184,8 @@ repeat() {
     printf '%s\n' "${names[@]}" >>"$unsteady"
 }
 
+# Some tests open a thousand connections; Debian's soft limit is 1,024 files.
+ulimit -Sn "$(ulimit -Hn)" 2>/dev/null || true
 PATH="$PATH:${CARGO_HOME:-${HOME-}/.cargo}/bin"
 status=0
 scripts/needs.sh "$target" "${yes[@]}" || status=$?

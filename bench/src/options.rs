@@ -13,7 +13,7 @@ use crate::find;
 use crate::out::{Out, print_line};
 use crate::pgbench::Pgbench;
 use crate::rival::Rivals;
-use crate::setup::{Certificate, Link, Login, Mode, Pool, Programs, SOCKET_POOL, Setup, USER};
+use crate::setup::{Certificate, Key, Link, Login, Mode, Pool, Programs, SOCKET_POOL, Setup, USER};
 use crate::stage::{Pooler, Stage};
 
 /// One part of the benchmarks, a command of its own.
@@ -86,9 +86,12 @@ pub(crate) struct Rig {
     /// The pool's size, of each pooler
     #[arg(long, default_value_t = 20)]
     pub(crate) pool_size: u32,
-    /// How clients and poolers log in, on both sides alike
+    /// How clients and poolers log in; with scram the server trusts, otherwise on both sides alike
     #[arg(long, value_enum, default_value_t = Login::Trust)]
     pub(crate) auth: Login,
+    /// The key of the poolers' certificate
+    #[arg(long, value_enum, default_value_t = Key::Rsa)]
+    key: Key,
     /// Worker threads of a pooler that has them
     #[arg(long, default_value_t = 1)]
     pub(crate) workers: u32,
@@ -204,7 +207,7 @@ impl Rig {
             pools: vec![self.pool(USER, Link::Tcp), self.pool(SOCKET_POOL, Link::UnixSocket)],
             login: self.auth,
             workers: self.workers,
-            certificate: Some(Certificate::new()?),
+            certificate: Some(Certificate::new(self.key)?),
             sessions: MAX_SESSIONS,
             programs: Programs {
                 weir: self.weir.clone(),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize};
 
 use crate::contender::Kind;
 use crate::error::{Error, Outcome};
@@ -26,6 +26,20 @@ pub(crate) enum Login {
     Trust,
     /// md5, to clients and to the server.
     Md5,
+    /// SCRAM-SHA-256 with clients, whose verifiers are listed; the server trusts.
+    Scram,
+}
+
+/// The verifier of the password `bench`.
+const VERIFIER: &str = "SCRAM-SHA-256$4096:YSBzYWx0IG9mIDE2IGJ5dA==$fjCS3RXci8w+1asvPjar9dQfQFPQayU2ikUq2Tkv0P0=:+qrV976aLbCcr0jTpGhBGA4pRVo9W7Z9dmPVAwN1I9o=";
+
+/// The kind of key for encryption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Key {
+    /// RSA with 2,048 bits: what most poolers are given, and the dearest login.
+    Rsa,
+    /// ECDSA with P-256.
+    P256,
 }
 
 impl Login {
@@ -37,6 +51,7 @@ impl Login {
         match self {
             Login::Trust => "trust",
             Login::Md5 => "md5",
+            Login::Scram => "scram-sha-256",
         }
     }
 }
@@ -109,10 +124,14 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// A new one, for RSA with 2,048 bits: what most poolers are given, and the dearest login.
-    pub(crate) fn new() -> Outcome<Certificate> {
+    /// A new one.
+    pub(crate) fn new(key: Key) -> Outcome<Certificate> {
         let failed = |e| Error::new(format!("make a certificate: {e}"));
-        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).map_err(failed)?;
+        let key = match key {
+            Key::Rsa => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+            Key::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        };
+        let key = key.map_err(failed)?;
         let params = CertificateParams::new(vec!["localhost".to_owned()]).map_err(failed)?;
         let pem = params.self_signed(&key).map_err(failed)?.pem();
         Ok(Certificate { key: key.serialize_pem(), pem })
@@ -186,7 +205,8 @@ impl Configuration {
 
     /// Writes all files.
     pub(crate) fn write(&self) -> Outcome<()> {
-        write(&self.folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        let secret = if self.setup.login == Login::Scram { VERIFIER } else { USER };
+        write(&self.folder.join("userlist.txt"), &format!("\"{USER}\" \"{secret}\"\n"))?;
         write(&self.folder.join("pcp.conf"), "")?;
         if let Some(certificate) = &self.setup.certificate {
             write(&self.folder.join("server.key"), &certificate.key)?;

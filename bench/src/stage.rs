@@ -38,7 +38,7 @@ impl Stage {
     /// Starts PostgreSQL with these further settings, on this port or a free one, and makes user and database.
     pub(crate) fn start(setup: Setup, settings: &[(&str, &str)], port: Option<u16>) -> Outcome<Stage> {
         let auth = match setup.login {
-            Login::Trust => Auth::Trust,
+            Login::Trust | Login::Scram => Auth::Trust,
             Login::Md5 => Auth::Md5,
         };
         let always = [

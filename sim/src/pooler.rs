@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_admin::{ChangeError, Refusals};
 use weir_base::{ClientAddr, ConnId, Span, Time, WorkerId};
-use weir_config::{Config, PasswordCommand};
+use weir_config::{Config, PasswordCommand, Successor};
 use weir_engine::Message;
 use weir_engine::port::{Gone, Input, PrintedPassword, Secured, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
@@ -108,6 +108,7 @@ impl Pooler {
                 version: "weir simulated",
                 uid: 0,
                 host_name: "db1".into(),
+                pools_per_turn: 1,
             }),
             sockets: Sockets::default(),
             budget: Budget::default(),
@@ -432,8 +433,12 @@ impl Pooler {
             Work::CheckPassword(_) => WorkResult::Checked(Err("no user is known here".to_owned())),
             Work::ServerPassword { command, refused } => self.shared.print_password(&command, refused.as_deref()),
             Work::NameOfUser(uid) => WorkResult::UserName(Some(format!("user{uid}"))),
-            Work::LoadConfig(_) => WorkResult::Config(self.shared.load()),
-            Work::ApplyTls(config) => WorkResult::Config(weir_config::apply_tls(&config).map(Arc::new)),
+            Work::LoadConfig(_, running) => {
+                WorkResult::Config(self.shared.load().map(|read| Successor::new(&running, read)))
+            }
+            Work::ApplyTls(config) => {
+                WorkResult::Config(weir_config::apply_tls(&config).map(|config| Arc::new(config).into()))
+            }
             Work::ChangeConfig(..) => WorkResult::Changed(Err(ChangeError::Fixed)),
             Work::RecordConfig(_) => WorkResult::Recorded(None),
         };

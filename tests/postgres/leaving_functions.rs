@@ -297,7 +297,8 @@ fn in_auto_a_role_that_sessions_begin_with_is_no_state() {
     let superuser = |sql: &str| drop(site.superuser().query_all(sql).unwrap());
     let user = site.connect().value("SELECT current_user").unwrap().unwrap();
     superuser(&format!("CREATE ROLE readers; CREATE ROLE writers; GRANT readers, writers TO {user}"));
-    superuser(&format!("ALTER ROLE {user} SET role = readers"));
+    let database = site.superuser().value("SELECT current_database()").unwrap().unwrap();
+    superuser(&format!("ALTER ROLE {user} IN DATABASE \"{database}\" SET role = readers"));
     // Servers from before are replaced.
     eventually("new servers have the role", || {
         let role = site.connect().value(&format!("SELECT current_user, '{}'", "x")).unwrap();
@@ -318,5 +319,66 @@ fn in_auto_a_role_that_sessions_begin_with_is_no_state() {
             }
         }
     }
-    superuser(&format!("ALTER ROLE {user} RESET role"));
+}
+
+/// As a helper for tenants has it: the name of the setting is an argument, so no server can be asked for it.
+#[test]
+fn in_auto_a_setting_whose_name_no_body_tells_keeps_its_client_and_reaches_no_other() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let by_function = |name: &str, does: &str| {
+        let function =
+            format!("CREATE FUNCTION {name}() RETURNS int LANGUAGE plpgsql AS $f$ BEGIN {does}; RETURN 1; END $f$");
+        (function, format!("SELECT {name}()"))
+    };
+    let ways = [
+        (
+            "CREATE FUNCTION set_ctx(k text, v text) RETURNS void LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM set_config(k, v, false); END $$"
+                .to_owned(),
+            "SELECT set_ctx('my.tenant', 'ann')".to_owned(),
+        ),
+        (
+            "CREATE FUNCTION ctx(text) RETURNS text LANGUAGE sql AS \
+             $$ SELECT set_config('my.' || 'tenant', $1, false) $$; \
+             CREATE FUNCTION calls(v text) RETURNS text LANGUAGE sql AS 'SELECT ctx(v)'"
+                .to_owned(),
+            "SELECT calls('ann')".to_owned(),
+        ),
+        by_function("e1", "PERFORM set_config(E'my.tenant', 'ann', false)"),
+        by_function("e2", "SET \"my\".tenant = 'ann'"),
+        by_function("e3", "EXECUTE format('SET %s = %L', 'my.tenant', 'ann')"),
+        by_function("e4", "EXECUTE 'set ' || 'my.tenant = ''ann'''"),
+        (
+            "CREATE VIEW v5 AS SELECT set_config('my.tenant', 'ann', false); GRANT ALL ON v5 TO PUBLIC".to_owned(),
+            "SELECT * FROM v5".to_owned(),
+        ),
+        (
+            "CREATE TABLE t6 (n int, m text DEFAULT set_config('my.tenant', 'ann', false)); GRANT ALL ON t6 TO PUBLIC".to_owned(),
+            "INSERT INTO t6 (n) VALUES (1)".to_owned(),
+        ),
+        (
+            "CREATE DOMAIN d7 AS int CHECK (set_config('my.tenant', 'ann', false) IS NOT NULL)".to_owned(),
+            "SELECT 1::d7".to_owned(),
+        ),
+        (
+            "CREATE FUNCTION f8(n text DEFAULT set_config('my.tenant', 'ann', false)) RETURNS text LANGUAGE sql AS 'SELECT n'"
+                .to_owned(),
+            "SELECT f8()".to_owned(),
+        ),
+    ];
+    const TENANT: &str = "SELECT coalesce(current_setting('my.tenant', true), '')";
+    for (prepare, text) in &ways {
+        site.superuser().query_all(prepare).unwrap();
+        site.connect().query_all("CREATE OR REPLACE FUNCTION news() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
+        let mut other = site.connect();
+        for turn in 0..6 {
+            let mut client = site.connect();
+            client.query(text).unwrap();
+            for _ in 0..4 {
+                assert_eq!(other.value(TENANT).unwrap().as_deref(), Some(""), "{text}, {turn}: another client has it");
+                assert_eq!(client.value(TENANT).unwrap().as_deref(), Some("ann"), "{text}, {turn}");
+            }
+        }
+    }
 }

@@ -95,18 +95,19 @@ fn what_a_text_leaves_after_it_ran_unasked_is_counted_and_logged_once() {
             "CREATE TABLE calls (n int); INSERT INTO calls VALUES (0); GRANT ALL ON calls TO app; \
              CREATE FUNCTION sometimes() RETURNS int LANGUAGE plpgsql AS \
              'DECLARE called int; BEGIN UPDATE calls SET n = n + 1 RETURNING n INTO called; \
-              IF called >= 4 THEN EXECUTE ''LIS'' || ''TEN gossip''; END IF; RETURN called; END'",
+              IF called >= 4 THEN PERFORM query_to_xml(''SELECT pg_adv'' || ''isory_lock(7)'', true, true, ''''); END IF; \
+              RETURN called; END'",
         )
         .unwrap();
     let mut client = named(&site, "jobs");
     // Asked about after the first, the second and the fourth.
     (0..4).for_each(|_| drop(client.query("SELECT sometimes()").unwrap()));
-    let late = "weir_state_found_late_total{database=\"app\",kind=\"listen\"} 1";
+    let late = "weir_state_found_late_total{database=\"app\",kind=\"advisory_locks\"} 1";
     eventually("it is counted", || {
         let metrics = api.ask("GET", "/metrics", "").1;
         if metrics.contains(late) { Ok(()) } else { Err(metrics) }
     });
-    client.query("UNLISTEN *").unwrap();
+    client.query("SELECT pg_advisory_unlock_all()").unwrap();
     client.query("SELECT sometimes()").unwrap();
     connection(api, "clients", "jobs", |one| one["pinned"].is_object());
     assert!(api.ask("GET", "/metrics", "").1.contains(late), "it is asked about each time now");

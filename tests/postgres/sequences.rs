@@ -300,3 +300,31 @@ fn what_is_kept_for_a_client_that_has_left_is_removed() {
         .unwrap();
     undefined(named(&site, "other").value("SELECT last()"));
 }
+
+/// Weir's own DISCARD SEQUENCES comes first, and each of these texts waits for something else, too.
+#[test]
+fn a_text_that_asks_for_values_and_names_a_statement_is_answered() {
+    let (site, _) = site(1, "");
+    let texts = [
+        "SELECT lastval(); DEALLOCATE nope",
+        "DEALLOCATE nope; SELECT lastval()",
+        "EXECUTE mine(lastval())",
+        "SAVEPOINT s;DEALLOCATE \"_PLAN0x1\";SELECT lastval();RELEASE s",
+        "EXECUTE U&\"nope\"(currval('a'))",
+        "SELECT lastval(); RESET ALL",
+        "SELECT lastval(); SET TimeZone TO DEFAULT",
+        "DISCARD ALL; SELECT lastval()",
+    ];
+    for text in texts {
+        for ahead in [false, true] {
+            let mut client = Connection::connect(&site.params().option("TimeZone", "Asia/Tokyo")).unwrap();
+            ask(&mut client, &Batch::new().parse("mine", "SELECT $1::bigint").parse("_PLAN0x1", "SELECT 1").sync(), 1);
+            named(&site, "other").query("INSERT INTO t VALUES (DEFAULT)").unwrap();
+            let batch = if ahead { Batch::new().query("SELECT 1") } else { Batch::new() };
+            // Each is an error of PostgreSQL's, since the session has drawn no value.
+            let answer = ask(&mut client, &batch.query(text), 1 + usize::from(ahead));
+            assert!(answer.iter().any(|message| message.starts_with("Error ")), "{text}: {answer:?}");
+            assert_eq!(value(&mut client, "SELECT 1"), "1", "{text}");
+        }
+    }
+}

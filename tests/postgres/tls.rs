@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, TempFolder, send_signal};
 use weir_pgwire::put_front;
-use weir_tests::{ADMIN, Certificates, Mode, Setup, Site, eventually, users};
+use weir_tests::{ADMIN, Certificates, Mode, Postgres, Setup, Site, eventually, users, weir_binary};
 
 /// As long as the largest answers here: no buffer holds it.
 const ROWS: &str = "select repeat(md5(i::text), 32) from generate_series(1, 100000) i";
@@ -298,4 +298,115 @@ fn a_client_whose_certificate_is_refused_reads_the_alert_by_epoll_and_by_io_urin
         stage.refused("sslmode=require sslcert=none", "certificate required");
         stage.refused("sslmode=disable", "SSL required");
     }
+}
+
+/// A client of OpenSSL's with a certificate, which keeps the session of each connection for the next one.
+struct Resuming<'a> {
+    stage: &'a Stage,
+    protocol: &'static str,
+}
+
+impl Resuming<'_> {
+    fn new<'a>(stage: &'a Stage, protocol: &'static str) -> Resuming<'a> {
+        stage.certified(&stage.authority, users::APP.name);
+        Resuming { stage, protocol }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.stage.folder.path().join(name).display().to_string()
+    }
+
+    /// Logs in by the certificate, in a session from before if there is one, and runs a query; returns what OpenSSL says.
+    fn says(&self, shows_certificate: bool) -> String {
+        let mut bytes = Vec::new();
+        put_front::startup(&mut bytes, &[("user", users::APP.name), ("database", "app")], 0);
+        put_front::query(&mut bytes, "select 'ser' || 'ved'");
+        put_front::terminate(&mut bytes);
+        let (session, key, certificate) = (self.file("session"), self.file("client.key"), self.file("client.crt"));
+        let mut arguments = vec!["-starttls", "postgres", "-ign_eof", self.protocol, "-sess_out", &session];
+        if fs::exists(&session).unwrap() {
+            arguments.extend(["-sess_in", &session]);
+        }
+        if shows_certificate {
+            arguments.extend(["-cert", &certificate, "-key", &key]);
+        }
+        self.stage.s_client(&arguments, &bytes)
+    }
+
+    /// The same, where it has to be served; returns whether the session was resumed.
+    #[track_caller]
+    fn resumes(&self, shows_certificate: bool) -> bool {
+        let said = self.says(shows_certificate);
+        assert!(said.contains("served"), "{said}\n{}", self.stage.site.weir().log());
+        said.contains("Reused, TLSv1.3")
+    }
+}
+
+/// A Weir that lets clients in by their certificates only, but for the tests' console.
+fn by_certificate() -> Stage {
+    let setup = Setup::new(Mode::Transaction).workers(2).auth("hba").auth_line("hba_file = \"hba.conf\"");
+    Stage::with("verify-ca", setup.file("hba.conf", &certificate_rules("all")))
+}
+
+fn certificate_rules(databases: &str) -> String {
+    format!("local all {0} md5\nlocal all pgbouncer peer\nhostssl {databases} all all cert\n", ADMIN.0)
+}
+
+#[test]
+fn a_client_resumes_its_session_as_who_its_certificate_names_and_only_that() {
+    let place = by_certificate();
+    let client = Resuming::new(&place, "-tls1_3");
+    assert!(!client.says(false).contains("served"), "without a certificate");
+    fs::remove_file(client.file("session")).unwrap_or_default();
+    assert!(!client.resumes(true), "there is no session yet");
+    assert!(client.resumes(false), "the session has the certificate");
+    assert!(client.resumes(true));
+    place.site.weir().command("reload").unwrap();
+    assert!(client.resumes(false), "a reload of the same");
+    let other = certificate_rules("all").replace("all all cert", "other all cert");
+    fs::write(place.site.weir().folder().join("hba.conf"), other).unwrap();
+    place.site.weir().command("reload").unwrap();
+    assert!(!client.says(true).contains("served"), "the rules decide on each login");
+}
+
+#[test]
+fn a_session_from_before_a_change_of_the_authorities_or_the_rules_is_not_resumed() {
+    let place = by_certificate();
+    let client = Resuming::new(&place, "-tls1_3");
+    assert_eq!([client.resumes(true), client.resumes(true)], [false, true]);
+    let folder = place.site.weir().folder();
+    fs::write(folder.join("hba.conf"), certificate_rules("app,other")).unwrap();
+    place.site.weir().command("reload").unwrap();
+    assert_eq!([client.resumes(true), client.resumes(true)], [false, true], "after other rules");
+    let more = format!("{}{}", place.authority.authority(), Certificates::new().authority());
+    fs::write(folder.join("ca.crt"), more).unwrap();
+    place.site.weir().command("reload").unwrap();
+    assert_eq!([client.resumes(true), client.resumes(true)], [false, true], "with one more authority");
+    fs::write(folder.join("ca.crt"), Certificates::new().authority()).unwrap();
+    place.site.weir().command("reload").unwrap();
+    assert!(!client.says(false).contains("served"), "its authority is not trusted any more");
+    assert!(!client.says(true).contains("served"));
+}
+
+#[test]
+fn a_client_of_tls_1_2_gets_no_ticket() {
+    let place = by_certificate();
+    let client = Resuming::new(&place, "-tls1_2");
+    let again = [client.says(true), client.says(true)];
+    assert!(again.iter().all(|said| said.contains("served") && !said.contains("Reused")), "{again:?}");
+}
+
+#[test]
+fn a_session_is_resumed_at_the_process_that_has_taken_over() {
+    let place = by_certificate();
+    let weir = place.site.weir();
+    weir.skip_final_checks();
+    let client = Resuming::new(&place, "-tls1_3");
+    assert!(!client.resumes(true));
+    let mut upgrade = Command::new(weir_binary());
+    let output = upgrade.arg("upgrade").arg(weir.folder().join("weir.toml")).stderr(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Postgres::shared().server().reaper().watch(pid.unwrap_or_else(|| panic!("no process in {said:?}")));
+    assert!(client.resumes(false));
 }

@@ -178,6 +178,7 @@ impl World {
             version: "weir",
             uid: 0,
             host_name: "db1".into(),
+            pools_per_turn: 256,
         };
         let mut world = World {
             engine: Engine::new(setup),

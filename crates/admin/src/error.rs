@@ -93,7 +93,9 @@ impl CommandError {
     /// The error's HINT field, if it has one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CommandError::Invalid(_) => Some("This is the pooler's console. For SQL, connect to a pool's database."),
+            CommandError::Invalid(_) => Some(
+                "This is the pooler's console: SHOW HELP lists its commands. For SQL, connect to a pool's database.",
+            ),
             CommandError::AdminNeeded => Some("Log in as a user of admin_users."),
             CommandError::ExtendedProtocol => Some("Send commands by the simple protocol, as psql does."),
             _ => None,

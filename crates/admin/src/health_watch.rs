@@ -4,7 +4,7 @@
 //! the one watch of the process; it sees the merged reports of all workers, at each SHOW, request of the control plane
 //! and scrape, and once a second while a pool is not healthy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use weir_base::Target;
@@ -37,6 +37,8 @@ pub struct HealthWatch {
     /// The time of the last look.
     seen_at: u64,
     pools: BTreeMap<(String, String), Seen>,
+    /// Configured pools that nobody has used, by their names.
+    unused: HashMap<String, Seen>,
 }
 
 #[derive(Debug)]
@@ -116,30 +118,26 @@ impl HealthWatch {
             changes.extend(seen.change(&key, &pool.health, now));
             self.pools.insert(key, seen);
         }
-        let unused: Vec<&String> = config.pools.keys().filter(|name| !self.knows(name)).collect();
-        for name in unused {
-            let mut record = PoolRecord::new(&**name, "", config.mode);
+        let used: HashSet<&str> = report.pools.iter().map(|pool| &*pool.database).collect();
+        let mut before = std::mem::take(&mut self.unused);
+        // One for all of them: there may be thousands.
+        let mut record = PoolRecord::new("", "", config.mode);
+        for name in config.pools.keys().filter(|name| !used.contains(name.as_str())) {
+            record.symptoms = Symptoms::default();
             suspect(&report.unresponsive, config, name, &mut record.symptoms);
             let paused = all_paused || report.paused.contains(name);
             let state = Health::of(&record, paused, report.disabled.contains(name));
-            let key = (name.clone(), String::new());
-            let mut seen = before.remove(&key).unwrap_or_else(Seen::new);
+            let (key, mut seen) = before.remove_entry(name).unwrap_or_else(|| (name.clone(), Seen::new()));
             report.unused.insert(name.clone(), seen.health(state, &record, now));
-            self.pools.insert(key, seen);
+            self.unused.insert(key, seen);
         }
         changes
-    }
-
-    /// Whether a pool of this database was seen.
-    fn knows(&self, database: &str) -> bool {
-        let first = self.pools.range((database.to_owned(), String::new())..).next();
-        first.is_some_and(|((seen, _), _)| seen == database)
     }
 
     /// Whether a pool must be looked at again soon: it is not healthy, or the log does not have its state yet.
     pub fn is_alert(&self) -> bool {
         let calm = |seen: &Seen| matches!(seen.state, Health::Untried | Health::Healthy | Health::Disabled);
-        self.pools.values().any(|seen| !calm(seen) || seen.owes_line())
+        self.pools.values().chain(self.unused.values()).any(|seen| !calm(seen) || seen.owes_line())
     }
 }
 
@@ -295,7 +293,10 @@ fn is_made_by_waits(state: Health) -> bool {
 /// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its
 /// servers are. What the pool itself has received since then is better evidence.
 fn suspect(unresponsive: &HashMap<Target, UnresponsiveHost>, config: &Config, database: &str, symptoms: &mut Symptoms) {
-    let Some(pool) = config.pool(database).filter(|_| !unresponsive.is_empty()) else { return };
+    if unresponsive.is_empty() {
+        return;
+    }
+    let Some(pool) = config.pool(database) else { return };
     let targets = symptoms.only_at.as_ref().map_or(&pool.targets[..], std::slice::from_ref);
     let found: Option<Vec<_>> =
         targets.iter().map(|target| unresponsive.get(target).map(|host| (target, host))).collect();

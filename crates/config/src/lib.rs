@@ -77,7 +77,7 @@ pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
 pub use reference::reference_markdown;
-pub use reload::{Change, Differences, differences, keep_restart_settings};
+pub use reload::{Change, Differences, Successor, differences};
 pub use review::{CLOSING_DESCRIPTORS, ConfigFinding, HostLimits, Severity, max_servers, reserved_descriptors, review};
 pub use server_password::ServerPassword;
 pub use set::{SetError, apply_tls, is_about_tls, set};

@@ -1,5 +1,7 @@
 //! What changes with a reload, and what needs a restart.
 
+use std::sync::Arc;
+
 use crate::model::{Config, Listen, Web};
 use crate::names::FALLBACK;
 use crate::origin::FileFormat;
@@ -74,8 +76,42 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
     found
 }
 
+/// A configuration that may follow the one in force: settings that need a restart have the values in force.
+#[derive(Clone, Debug)]
+pub struct Successor {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// What was read for the settings that need a restart, and is not in `config`.
+    pub restart: Vec<Change>,
+}
+
+impl Successor {
+    /// A configuration that was read while `running` is in force. Compares all pools and users, and counts the kinds of
+    /// secrets: for a helper, no worker waits for that.
+    pub fn new(running: &Config, read: Arc<Config>) -> Successor {
+        let restart = differences(running, &read).restart;
+        let config = match restart.is_empty() {
+            true => read,
+            false => {
+                let mut kept = Config::clone(&read);
+                keep_restart_settings(running, &mut kept);
+                Arc::new(kept)
+            }
+        };
+        config.auth.users.mocks();
+        Successor { config, restart }
+    }
+}
+
+/// A configuration that was read before any was in force, or that has the values in force.
+impl From<Arc<Config>> for Successor {
+    fn from(config: Arc<Config>) -> Successor {
+        Successor { config, restart: Vec::new() }
+    }
+}
+
 /// Copies the old values of all settings that need a restart into `new`, so that it shows what is in force.
-pub fn keep_restart_settings(old: &Config, new: &mut Config) {
+fn keep_restart_settings(old: &Config, new: &mut Config) {
     // All fields of the section; a test checks this.
     let Listen { keepalive, defer_accept, .. } = new.listen;
     let kept = Listen { keepalive, defer_accept, ..old.listen.clone() };

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use weir_auth::Secret;
+use weir_auth::{Mocks, Secret};
 
 /// A file with this many bad lines is not a list of users.
 const MOST_ERRORS: usize = 1_000;
@@ -14,6 +15,8 @@ const MOST_ERRORS: usize = 1_000;
 pub struct Users {
     secrets: BTreeMap<String, Box<str>>,
     repeated: Vec<(String, usize)>,
+    /// Counted when first asked for; a list that changes has none.
+    mocks: OnceLock<Arc<Mocks>>,
 }
 
 /// An invalid line of a userlist.
@@ -53,6 +56,7 @@ impl Users {
 
     /// Adds the user of a line.
     pub(crate) fn insert(&mut self, name: String, secret: String, line: usize) {
+        self.mocks = OnceLock::new();
         if self.secrets.insert(name.clone(), secret.into_boxed_str()).is_some() {
             self.repeated.push((name, line));
         }
@@ -66,6 +70,7 @@ impl Users {
 
     /// Sets a user's secret, or removes the user.
     pub(crate) fn set(&mut self, name: String, secret: Option<String>) {
+        self.mocks = OnceLock::new();
         match secret {
             Some(secret) => drop(self.secrets.insert(name, secret.into_boxed_str())),
             None => drop(self.secrets.remove(&name)),
@@ -88,6 +93,15 @@ impl Users {
         self.secrets.iter().map(|(name, secret)| (name.as_str(), secret.as_ref()))
     }
 
+    /// The kinds of the secrets, from which an unknown user's is made up. Reads all secrets the first time.
+    pub fn mocks(&self) -> &Arc<Mocks> {
+        self.mocks.get_or_init(|| {
+            let mut mocks = Mocks::default();
+            self.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
+            Arc::new(mocks)
+        })
+    }
+
     /// The number of users.
     pub fn len(&self) -> usize {
         self.secrets.len()
@@ -107,7 +121,7 @@ impl Users {
 impl<'a> FromIterator<(&'a str, &'a str)> for Users {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Users {
         let secrets = pairs.into_iter().map(|(name, secret)| (name.to_owned(), secret.into())).collect();
-        Users { secrets, repeated: Vec::new() }
+        Users { secrets, ..Users::default() }
     }
 }
 

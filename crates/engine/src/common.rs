@@ -177,6 +177,9 @@ pub(crate) struct Common {
     workers: u16,
     config: Arc<Config>,
     host_name: Arc<str>,
+    pools_per_turn: usize,
+    /// Whether `config` limits clients, which all pools and users say.
+    limits_clients: bool,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     wall_at_start: u64,
     random: ChaCha12Rng,
@@ -203,12 +206,15 @@ impl Common {
         seed: [u8; 32],
         wall_at_start: u64,
         host_name: Arc<str>,
+        pools_per_turn: usize,
     ) -> Common {
         Common {
             worker,
             workers: workers.max(1),
+            limits_clients: config.limits_clients(),
             config,
             host_name,
+            pools_per_turn,
             wall_at_start,
             random: ChaCha12Rng::from_seed(seed),
             now: Time::START,
@@ -240,6 +246,16 @@ impl Common {
         &self.config
     }
 
+    /// How many pools adopt a new configuration in a turn.
+    pub(crate) fn pools_per_turn(&self) -> usize {
+        self.pools_per_turn
+    }
+
+    /// Whether any limit of clients is set, so that they need admission.
+    pub(crate) fn limits_clients(&self) -> bool {
+        self.limits_clients
+    }
+
     /// The machine's name.
     pub(crate) fn host_name(&self) -> &Arc<str> {
         &self.host_name
@@ -247,6 +263,7 @@ impl Common {
 
     /// Puts a configuration in force.
     pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+        self.limits_clients = config.limits_clients();
         self.config = config;
     }
 

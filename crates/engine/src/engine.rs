@@ -36,9 +36,9 @@ use crate::server::{close, login, open, permits, probe, vanished};
 use crate::sessions::Sessions;
 use crate::timers::Who;
 use crate::upgrade::{export, import};
-use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerCommand};
+use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::workers::quota::{QuotaReply, Resource};
-use crate::workers::{Workers, client_counts, shares};
+use crate::workers::{Workers, client_counts, send, shares};
 use crate::{lines, log, port, replication};
 
 /// The configuration of an engine.
@@ -65,6 +65,8 @@ pub struct Setup {
     pub uid: u32,
     /// The machine's name.
     pub host_name: Arc<str>,
+    /// How many pools adopt a new configuration in a turn, at least 1.
+    pub pools_per_turn: usize,
 }
 
 /// One worker's sessions and pools.
@@ -87,7 +89,14 @@ impl Engine {
             admin: Admin::new(config.clone(), setup.version),
             core: Core::new(
                 Sessions::new(hash_key, &setup.statement_memory, &config),
-                Common::new((setup.worker, setup.workers), config, setup.seed, setup.wall_at_start, setup.host_name),
+                Common::new(
+                    (setup.worker, setup.workers),
+                    config,
+                    setup.seed,
+                    setup.wall_at_start,
+                    setup.host_name,
+                    setup.pools_per_turn,
+                ),
             ),
         };
         let core = &mut engine.core;
@@ -98,7 +107,7 @@ impl Engine {
             core.upgrade.held.begin();
         }
         engine.admin.begin_period(core, Time::START);
-        create::create_forced(core, Time::START);
+        create::forced(core).iter().for_each(|pool| create::create_forced(core, Time::START, pool));
         engine
     }
 
@@ -426,6 +435,7 @@ impl Engine {
             (Payload::CancelAgain { requester, client, until }, _) => {
                 request::cancel_again(&mut self.core, now, (requester, until), client, io);
             }
+            (Payload::Adopting, _) => self.adopt(now, self.core.common.pools_per_turn(), io),
             (Payload::NextTurn(client), _) => query::next_turn(&mut self.core, client, io),
             (Payload::ClientCame, _) => self.core.client_quota.add(),
             (Payload::ClientGone, _) => self.core.client_quota.remove(),
@@ -546,29 +556,32 @@ impl Engine {
 
     /// Executes a command from a worker.
     fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, command: WorkerCommand, io: &mut I) {
-        if let WorkerCommand::Adopt(config) = &command {
-            io.apply_config(config);
-            self.apply_config(now, config.clone(), io);
+        if !command.is_report() {
+            // Commands have their order.
+            self.adopt(now, usize::MAX, io);
         }
-        self.admin.carry_out(&mut self.core, &self.workers, now, (from, id), command, io);
+        match command {
+            WorkerCommand::Adopt(config) => {
+                io.apply_config(&config);
+                self.core.sessions.apply_config(&config);
+                self.client_login.apply_config(&config);
+                apply_config::begin(&mut self.core, config, (from, id));
+                self.adopt(now, self.core.common.pools_per_turn(), io);
+            }
+            command => self.admin.carry_out(&mut self.core, &self.workers, now, (from, id), command, io),
+        }
     }
 
-    /// Adopts a configuration. No client is disconnected; servers whose address or login changed are replaced as they
-    /// are released.
-    fn apply_config<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
-        let core = &mut self.core;
-        core.sessions.apply_config(&config);
-        self.client_login.apply_config(&config);
-        apply_config::pools(core, now, config, io);
-        timeouts::watch_linked(core);
-        create::create_forced(core, now);
-        open::recheck_logins(core, now, io);
-        self.workers.limits_changed(core, now, io);
-        core.peering.apply_config(core.common.config());
-        client_counts::count_uncounted(core, io);
-        core.pause.apply_config(&mut core.common);
-        fence::configured(core, now, io);
-        self.admin.primaries_configured(core, now, io);
+    /// Some pools adopt the configuration in force. No client is disconnected; servers whose address or login changed are
+    /// replaced as they are released.
+    fn adopt<I: Io>(&mut self, now: Time, most: usize, io: &mut I) {
+        if self.core.pools.adoption.is_none() {
+            return;
+        }
+        match apply_config::turn(&mut self.core, now, most, io) {
+            Some(command) => adopted(self, now, command, io),
+            None => io.post(self.core.common.worker(), Message(Payload::Adopting), None),
+        }
     }
 
     /// Handles all timers that are due.
@@ -649,6 +662,21 @@ fn server_detached<I: Io>(core: &mut Core, now: Time, server: Box<ServerSlot>, i
         Some(ServerPhase::Leaving) => export::server_leaves(core, server, io),
         _ => core.conns.put_at(server.conn, Conn::Server(server)),
     }
+}
+
+/// All pools have adopted the configuration in force.
+fn adopted<I: Io>(engine: &mut Engine, now: Time, (from, id): (WorkerId, u64), io: &mut I) {
+    let Engine { core, workers, admin, .. } = engine;
+    reconnect::recheck_all_linked(core);
+    timeouts::watch_linked(core);
+    open::recheck_logins(core, now, io);
+    workers.limits_changed(core, now, io);
+    core.peering.apply_config(core.common.config());
+    client_counts::count_uncounted(core, io);
+    core.pause.apply_config(&mut core.common);
+    fence::configured(core, now, io);
+    admin.primaries_configured(core, now, io);
+    send::answer(from, id, WorkerAnswer::Done, io);
 }
 
 /// A server's connection has ended, or is closed because the server can't be trusted; it is out of the table.

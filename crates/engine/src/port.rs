@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
-use weir_config::{Config, PasswordCommand, SslMode};
+use weir_config::{Config, PasswordCommand, SslMode, Successor};
 
 use crate::workers::messages::Message;
 
@@ -289,12 +289,13 @@ pub enum Work {
     },
     /// What the operating system calls the user with this number.
     NameOfUser(u32),
-    /// Read and validate the configuration files again.
-    LoadConfig(Reread),
+    /// Read and validate the configuration files again; with a configuration in force, whose settings that need a
+    /// restart stay.
+    LoadConfig(Reread, Arc<Config>),
     /// Read the files of a configuration's pending settings of encryption, and put these in force in it.
     ApplyTls(Arc<Config>),
-    /// Change the configuration: validated as a whole before anything is written.
-    ChangeConfig(Arc<ChangeRequest>, Author),
+    /// Change the configuration: validated as a whole before anything is written. With one in force, as above.
+    ChangeConfig(Arc<ChangeRequest>, Author, Arc<Config>),
     /// Add a configuration that workers are adopting to the history. Follows the work that made it, in order.
     RecordConfig(Box<Adopted>),
 }
@@ -308,7 +309,7 @@ impl fmt::Debug for Work {
             Work::CheckPassword(_) => "CheckPassword",
             Work::ServerPassword { .. } => "ServerPassword",
             Work::NameOfUser(_) => "NameOfUser",
-            Work::LoadConfig(_) => "LoadConfig",
+            Work::LoadConfig(..) => "LoadConfig",
             Work::ApplyTls(_) => "ApplyTls",
             Work::ChangeConfig(..) => "ChangeConfig",
             Work::RecordConfig(_) => "RecordConfig",
@@ -327,9 +328,9 @@ pub enum WorkResult {
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a valid configuration, or one line with the error and its location.
-    Config(Result<Arc<Config>, String>),
+    Config(Result<Successor, String>),
     /// For [`Work::ChangeConfig`]: the next configuration, and where the change is stored; or why there is none.
-    Changed(Result<(Arc<Config>, Persisted), ChangeError>),
+    Changed(Result<(Successor, Persisted), ChangeError>),
     /// For [`Work::RecordConfig`]: an error for the log, in one line.
     Recorded(Option<String>),
 }

@@ -1,13 +1,19 @@
 //! Returns freed memory to the operating system: the allocator keeps pages between blocks that are in use.
 //!
+//! Frees configurations that no worker uses any more, which takes milliseconds with thousands of pools: no client waits
+//! for that.
+//!
 //! Owns a thread that looks every few seconds. The thread returns memory only where more is free or more is resident
 //! than after the last time, so a process that frees as much as it allocates pays for a look only. Callers free and
 //! allocate without regard to this.
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use weir_config::Config;
 
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -17,12 +23,29 @@ const FRACTION: u32 = 500;
 /// What may be free without being returned.
 const SLACK: u64 = 512 << 10;
 
+/// The configurations that the thread holds as long as others do; none without the thread.
+static CONFIGS: OnceLock<Mutex<Vec<Arc<Config>>>> = OnceLock::new();
+
+/// A configuration is in force: the thread frees it when it is not any more.
+pub(crate) fn hold(config: &Arc<Config>) {
+    if let Some(held) = CONFIGS.get() {
+        held.lock().unwrap_or_else(PoisonError::into_inner).push(config.clone());
+    }
+}
+
+/// The configurations that nobody else holds.
+fn unused() -> Vec<Arc<Config>> {
+    let held = CONFIGS.get().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner));
+    held.map(|mut held| held.extract_if(.., |config| Arc::strong_count(config) == 1).collect()).unwrap_or_default()
+}
+
 /// Starts the thread, which ends with the process.
 ///
 /// # Errors
 /// There can be no further thread.
 pub(crate) fn start() -> io::Result<()> {
     weir_heap::keep_little();
+    CONFIGS.get_or_init(Mutex::default);
     thread::Builder::new().name("weir-freed".into()).stack_size(64 << 10).spawn(watch).map(drop)
 }
 
@@ -31,6 +54,7 @@ fn watch() {
     let mut pause = PERIOD;
     loop {
         thread::sleep(pause);
+        drop(unused());
         let began = Instant::now();
         if Sizes::now().exceed(after) {
             weir_heap::give_back();

@@ -19,7 +19,7 @@ use std::thread;
 use nix::unistd::{Uid, User};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ConnId, WorkerId, shrink};
-use weir_config::Config;
+use weir_config::{Config, Successor};
 use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
@@ -35,7 +35,9 @@ const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
 const LOOK_UPS: usize = 64;
-/// How much nicer the queues for clients are than the rest of the process (nice(2)).
+/// The fewest threads of a queue for clients.
+const LEAST: usize = 2;
+/// How much nicer the queues for clients and for configurations are than the rest of the process (nice(2)).
 const NICER: i32 = 5;
 
 /// Reads the configuration again, on a helper thread; an error is one line.
@@ -117,19 +119,26 @@ impl Helpers {
             let answer = move |(job, work)| WorkerMessage::JobDone { kind, job, result: run_job(&configuring, work) };
             work_queue(setup, mailboxes, answer)
         };
+        // Clients' hashes and handshakes may use all cores that the workers leave.
+        let threads = cores().max(LEAST);
         Ok(Helpers {
-            config: work(ThreadSetup::new("weir-config", 1), WorkKind::Config)?,
+            config: work(ThreadSetup::new("weir-config", 1).nicer(), WorkKind::Config)?,
             servers: work(ThreadSetup::new("weir-hashes", 1), WorkKind::Servers)?,
-            clients: work(ThreadSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
+            clients: work(ThreadSetup::new("weir-logins", threads).nicer(), WorkKind::Clients)?,
             users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
             ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
             pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
             printed: checkers(ThreadSetup::new("weir-passwords", 1), mailboxes, WorkKind::Printed)?,
             names: look_ups(ThreadSetup::new("weir-names", LOOK_UPS), mailboxes)?,
             connects: work_queue(ThreadSetup::new("weir-tls", 1), mailboxes, take_step)?,
-            accepts: work_queue(ThreadSetup::new("weir-tls-accept", 2).nicer(), mailboxes, take_step)?,
+            accepts: work_queue(ThreadSetup::new("weir-tls-accept", threads).nicer(), mailboxes, take_step)?,
         })
     }
+}
+
+/// The cores that this process may use: by its affinity and its cgroup's quota.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn work_queue<T: Send + 'static>(
@@ -215,14 +224,17 @@ fn run_job(configuring: &Configuring, work: Work) -> WorkResult {
         }
         Work::CheckPassword(_) | Work::ServerPassword { .. } => password_job(work),
         Work::NameOfUser(uid) => WorkResult::UserName(name_of_user(uid)),
-        Work::LoadConfig(reread) => WorkResult::Config((configuring.reload)(reread)),
-        Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config)),
+        Work::LoadConfig(reread, running) => {
+            WorkResult::Config((configuring.reload)(reread).map(|read| Successor::new(&running, read)))
+        }
+        Work::ApplyTls(config) => WorkResult::Config(configuring.tls.apply(&config).map(Successor::from)),
         Work::RecordConfig(adopted) => {
             WorkResult::Recorded(configuring.record.as_ref().and_then(|record| record(&adopted)))
         }
-        Work::ChangeConfig(wanted, author) => {
+        Work::ChangeConfig(wanted, author, running) => {
             let change = configuring.change.as_ref();
-            WorkResult::Changed(change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok)))
+            let made = change.map_or(Err(ChangeError::Fixed), |change| change((&wanted, &author), &Ok));
+            WorkResult::Changed(made.map(|(config, persisted)| (Successor::new(&running, config), persisted)))
         }
     }
 }

@@ -39,7 +39,7 @@ const SERVING: [&str; 3] = ["serve", "pgbouncer", "upgrade"];
 const PGBOUNCER: &str = "pgbouncer";
 
 /// Whether a process of this machine is a Weir that serves a file, also one of another user.
-pub(crate) fn is_served(file: &Path) -> bool {
+pub fn is_served(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     processes.filter(|process| is_weir(process)).any(|process| {

@@ -16,7 +16,7 @@ use weir_uring::Ring;
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::freed;
 use crate::handler::{Handler, WorkerSetup};
-use crate::helpers::{ChangeConfig, Record, Reload};
+use crate::helpers::{ChangeConfig, Record, Reload, cores};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
@@ -123,6 +123,7 @@ fn start_with(
     let Process { log, signals, inherited, old_process, upgrade_socket } = process;
     raise_descriptors();
     let config = fitted(config);
+    freed::hold(&config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
     let files = tls.clone();
     let fit = move |config| {
@@ -157,10 +158,8 @@ fn start_with(
     start(plan, |setup| engine(setup, config.clone(), statement_memory.clone()))
 }
 
-/// The cores that this process may use: by its affinity and its cgroup's quota.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
+/// How many pools adopt a configuration in one turn of a worker: less than a millisecond's work.
+const POOLS_PER_TURN: usize = 256;
 
 /// The first line of the log.
 fn greeting(config: &Config) -> String {
@@ -181,6 +180,7 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         version: VERSION,
         uid: nix::unistd::getuid().as_raw(),
         host_name: host_name(),
+        pools_per_turn: POOLS_PER_TURN,
     })
 }
 

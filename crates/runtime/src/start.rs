@@ -165,6 +165,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
     let ids_after = old_process.as_ref().map(OldProcess::last_id);
     let (exports, exported) = ExportSender::new();
     let tls_contexts = plan.tls.0.clone();
+    tls_contexts.process_key.set(process_key);
     let configuring = Configuring { reload: plan.reload, change: plan.change, record: plan.record, tls: plan.tls };
     let recent = log.recent();
     let clock = old_process.as_ref().map_or_else(Clock::start, |old| Clock::continuing(old.clock()));

@@ -24,7 +24,7 @@ pub(crate) enum WorkKind {
 impl WorkKind {
     pub(crate) fn of(work: &Work) -> WorkKind {
         match work {
-            Work::LoadConfig(_) | Work::ApplyTls(_) | Work::ChangeConfig(..) | Work::RecordConfig(_) => {
+            Work::LoadConfig(..) | Work::ApplyTls(_) | Work::ChangeConfig(..) | Work::RecordConfig(_) => {
                 WorkKind::Config
             }
             Work::SaltServer { .. } => WorkKind::Servers,

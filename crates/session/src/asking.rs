@@ -156,7 +156,7 @@ impl Server {
         let mut is_doubtful = false;
         if let Some(changes) = self.bodies_asked.take() {
             is_doubtful = found.sources.as_deref().is_some_and(|sources| texts.sources_are_news(sources));
-            if texts.leaving.learn(found.functions) || is_doubtful {
+            if texts.leaving.learn(found.functions, found.composers) || is_doubtful {
                 texts.texts.judge_again();
             }
             texts.bodies.read(changes, found.counted.as_deref());

@@ -7,7 +7,7 @@
 //!
 //! Bounded: [`MOST_BYTES`] of notifications that wait, and as many of them as fit in there at [`ENTRY`] bytes each.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -61,8 +61,12 @@ pub struct Channels {
     names: Vec<Arc<str>>,
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Notifications of the client's own that the shared connection has not received yet, by a hash.
-    own: VecDeque<u64>,
+    /// Which of those that wait may prove to be the client's own, by sender and hash; the first `read` of them.
+    unclaimed: HashMap<(u32, u64), VecDeque<usize>>,
+    read: usize,
+    /// Notifications of the client's own that the shared connection has not received yet: how many, by a hash.
+    own: HashMap<u64, usize>,
+    own_count: usize,
     /// The process id of the server that has shown them.
     own_pid: u32,
 }
@@ -108,7 +112,7 @@ impl Channels {
 
     /// Whether the shared connection has yet to receive what the client itself has sent.
     pub fn awaits_own(&self) -> bool {
-        !self.own.is_empty()
+        self.own_count > 0
     }
 
     /// The client's server has shown a notification that the client itself has sent. One on a channel on which the
@@ -119,18 +123,29 @@ impl Channels {
             return self.push(Arc::new(notification), true);
         }
         let key = notification.key();
-        let arrived = self.waiting.iter_mut().find_map(|waiting| match waiting {
-            Waiting::Notification { notification: it, own } if !*own && it.pid == notification.pid => {
-                (it.key() == key).then_some(own)
-            }
-            _ => None,
-        });
-        match arrived {
-            Some(own) => *own = true,
-            None if self.own.len() * ENTRY >= MOST_BYTES => return Err(TooMany),
-            None => self.own.push_back(key),
+        if let Some(own) = self.arrived(notification.pid, key) {
+            *own = true;
+            return Ok(());
         }
+        if self.own_count * ENTRY >= MOST_BYTES {
+            return Err(TooMany);
+        }
+        *self.own.entry(key).or_default() += 1;
+        self.own_count += 1;
         Ok(())
+    }
+
+    /// The first one that waits and is not known as the client's own. Each that waits is read once.
+    fn arrived(&mut self, pid: u32, key: u64) -> Option<&mut bool> {
+        for (at, waiting) in self.waiting.iter().enumerate().skip(self.read) {
+            if let Waiting::Notification { notification: it, own: false } = waiting {
+                self.unclaimed.entry((it.pid, it.key())).or_default().push_back(at);
+            }
+        }
+        self.read = self.waiting.len();
+        let at = self.unclaimed.get_mut(&(pid, key))?.pop_front()?;
+        let Some(Waiting::Notification { own, .. }) = self.waiting.get_mut(at) else { return None };
+        Some(own)
     }
 
     /// The shared connection has received a notification for the client.
@@ -138,10 +153,19 @@ impl Channels {
     /// # Errors
     /// There is no room for it.
     pub fn received(&mut self, notification: Arc<SharedNotification>) -> Result<(), TooMany> {
-        let key = notification.key();
-        let own = (notification.pid == self.own_pid).then(|| self.own.iter().position(|own| *own == key)).flatten();
-        own.into_iter().for_each(|at| _ = self.own.remove(at));
-        self.push(notification, own.is_some())
+        let own = notification.pid == self.own_pid && self.own_count > 0 && self.take_own(notification.key());
+        self.push(notification, own)
+    }
+
+    /// Whether the client has sent one with this hash, which arrives now.
+    fn take_own(&mut self, key: u64) -> bool {
+        let Some(count) = self.own.get_mut(&key) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.own.remove(&key);
+        }
+        self.own_count -= 1;
+        true
     }
 
     fn push(&mut self, notification: Arc<SharedNotification>, own: bool) -> Result<(), TooMany> {
@@ -155,7 +179,7 @@ impl Channels {
 
     /// The shared connection was lost: what was sent until another one listens is missing.
     pub fn gap(&mut self) {
-        self.own.clear();
+        (self.own, self.own_count) = (HashMap::new(), 0);
         if !matches!(self.waiting.back(), Some(Waiting::Gap)) {
             self.waiting.push_back(Waiting::Gap);
         }
@@ -163,7 +187,7 @@ impl Channels {
 
     /// Takes what waits, as messages for the client. `own_pid`: the process id that the client was given at its login.
     pub fn write(&mut self, own_pid: u32, messages: &mut Vec<u8>) {
-        self.bytes = 0;
+        (self.bytes, self.read, self.unclaimed) = (0, 0, HashMap::new());
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
                 Waiting::Notification { notification: it, own } => {
@@ -265,6 +289,26 @@ mod tests {
         let mut channels = Channels::new(["a".into()]);
         let taken = (0..100_000).take_while(|n| channels.sent(notification(7, "a", &n.to_string())).is_ok()).count();
         assert!(taken < 20_000, "{taken}");
+    }
+
+    #[test]
+    fn of_equal_ones_each_is_the_clients_own_once() {
+        let mut channels = Channels::new(["a".into()]);
+        let one = || notification(7, "a", "same");
+        channels.received(Arc::new(one())).unwrap();
+        channels.received(Arc::new(one())).unwrap();
+        channels.sent(one()).unwrap();
+        channels.received(Arc::new(one())).unwrap();
+        channels.sent(one()).unwrap();
+        channels.sent(one()).unwrap();
+        assert!(!channels.awaits_own());
+        channels.sent(one()).unwrap();
+        assert!(channels.awaits_own());
+        channels.received(Arc::new(notification(8, "a", "same"))).unwrap();
+        channels.received(Arc::new(one())).unwrap();
+        assert!(!channels.awaits_own());
+        let pids: Vec<u32> = written(&mut channels, 99).into_iter().map(|(pid, _)| pid).collect();
+        assert_eq!(pids, [99, 99, 99, 8, 99]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::cancelled::Cancelled;
 use crate::channels::Channels;
 use crate::drawn_values::{ClientSequences, Values};
 use crate::frame_reader::FrameReader;
-use crate::hidden_effects::QuietTexts;
+use crate::hidden_effects::{self, QuietTexts, ShapeKey};
 use crate::judged::{Judged, has_columns_of_cursor};
 use crate::long_text::LongText;
 use crate::names::{ChangeNumber, ClientStatements, Given};
@@ -83,6 +83,8 @@ pub(crate) struct HeldText {
     charge: Option<Charge>,
     /// The shape that the client was given of the statement.
     shape: GivenShape,
+    /// The shape of the text, once it was asked for.
+    text_shape: Option<ShapeKey>,
 }
 
 impl HeldText {
@@ -90,14 +92,14 @@ impl HeldText {
     pub(crate) fn new(bytes: Vec<u8>, judged: Judged, account: &Arc<Account>) -> Option<HeldText> {
         let size = bytes.capacity();
         let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
-        Some(HeldText { bytes, judged, charge, shape: GivenShape::default() })
+        Some(HeldText { bytes, judged, charge, shape: GivenShape::default(), text_shape: None })
     }
 
     /// Holds `bytes` whether there is room or not.
     pub(crate) fn anyway(bytes: Vec<u8>, judged: Judged, account: &Arc<Account>) -> HeldText {
         let size = bytes.capacity();
         let charge = (size > UNCHARGED).then(|| Charge::anyway(account, size as u64));
-        HeldText { bytes, judged, charge, shape: GivenShape::default() }
+        HeldText { bytes, judged, charge, shape: GivenShape::default(), text_shape: None }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -112,6 +114,12 @@ impl HeldText {
     /// The client has this shape of the statement.
     pub(crate) fn set_shape(&mut self, shape: GivenShape) {
         self.shape = shape;
+    }
+
+    /// The shape of the text, under the worker's key. Read once, however often the statement is bound.
+    pub(crate) fn text_shape(&mut self, key: &[u8; 16]) -> ShapeKey {
+        let text = self.judged.text(&self.bytes);
+        *self.text_shape.get_or_insert_with(|| hidden_effects::shape(text, key))
     }
 
     pub(crate) fn judged(&self) -> &Judged {

@@ -392,7 +392,8 @@ impl<O: Out> MessageParser<'_, '_, O> {
             texts => link.pass_through(view.bytes, head, texts == Texts::Read),
         };
         match about_text {
-            Some(Err(stop @ StopReason::AwaitReplies(ReplyWait::Description))) => {
+            Some(Err(stop @ StopReason::AwaitReplies(_))) => {
+                // What was composed before is expected to be answered.
                 if !link.ctx.scratch.is_empty() {
                     self.out.server(link.ctx.scratch);
                     link.ctx.trim_scratch();

@@ -12,12 +12,14 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::key_hasher::KeyHasher;
+use crate::leaving_functions::Leaving;
+use crate::long_text::SEARCHED;
 
 /// The most texts that are counted.
 const MOST: usize = 4096;
 
 /// How much of a text is read.
-pub(crate) const READ: usize = 4096;
+pub(crate) const READ: usize = SEARCHED;
 
 /// How often a text was sent of which it is known that it leaves something.
 const ALWAYS: u32 = u32::MAX;
@@ -46,7 +48,7 @@ struct Sent {
 
 impl Sent {
     fn new(look: FirstLook) -> Sent {
-        Sent { count: if look.names_function { ALWAYS } else { 0 }, look }
+        Sent { count: if look.names > Leaving::Nothing { ALWAYS } else { 0 }, look }
     }
 }
 
@@ -55,8 +57,8 @@ impl Sent {
 pub(crate) struct FirstLook {
     /// It may draw a value of a sequence.
     pub(crate) draws: bool,
-    /// It names a function that leaves state, as its body says ([`crate::leaving_functions`]).
-    pub(crate) names_function: bool,
+    /// What functions that it names leave, as their bodies say.
+    pub(crate) names: Leaving,
 }
 
 /// What follows from a text that is sent.
@@ -66,6 +68,8 @@ pub(crate) struct Counted {
     pub(crate) due: Option<DueText>,
     /// It may draw a value of a sequence.
     pub(crate) draws: bool,
+    /// It may set a setting of a name that nobody can tell.
+    pub(crate) sets_unknown: bool,
 }
 
 impl TextCounts {
@@ -81,8 +85,12 @@ impl TextCounts {
         let is_due = is_due_at(*count);
         let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
-        let due = DueText { text, unasked, says_so: seen.names_function };
-        Counted { due: (is_due || asks_anyway).then_some(due), draws: seen.draws }
+        let due = DueText { text, unasked, says_so: seen.names > Leaving::Nothing };
+        Counted {
+            due: (is_due || asks_anyway).then_some(due),
+            draws: seen.draws,
+            sets_unknown: seen.names == Leaving::Unknown,
+        }
     }
 
     /// What functions and triggers do may have changed: texts are asked about as if they were new, but for those of which
@@ -103,7 +111,7 @@ impl TextCounts {
     /// A text has left something.
     pub(crate) fn leaves(&mut self, text: ShapeKey) {
         // Where it is not known, it may also draw.
-        self.0.entry(text).or_insert(Sent::new(FirstLook { draws: true, names_function: false })).count = ALWAYS;
+        self.0.entry(text).or_insert(Sent::new(FirstLook { draws: true, names: Leaving::Nothing })).count = ALWAYS;
     }
 
     /// A text after which the server was asked has left nothing.
@@ -355,6 +363,11 @@ const fn precedes_plain(state: usize) -> bool {
     (place == Place::Between as usize || place == Place::Word as usize) && KINDS[before] != b'$'
 }
 
+/// The beginning of a text, and whether it continues.
+pub(crate) fn first_of(text: &[u8], most: usize) -> (&[u8], bool) {
+    (&text[..text.len().min(most)], text.len() > most)
+}
+
 /// The shape of a text, under a key. Cost: a few instructions a byte, of the first [`READ`].
 pub(crate) fn shape(text: &[u8], key: &[u8; 16]) -> ShapeKey {
     let (low, high) = key.split_at(8);
@@ -404,11 +417,11 @@ mod tests {
     use super::*;
 
     fn nothing() -> FirstLook {
-        FirstLook { draws: false, names_function: false }
+        FirstLook { draws: false, names: Leaving::Nothing }
     }
 
     fn draws() -> FirstLook {
-        FirstLook { draws: true, names_function: false }
+        FirstLook { draws: true, names: Leaving::Nothing }
     }
 
     #[test]
@@ -462,7 +475,7 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         for _ in 0..100 {
-            let due = counts.count(text, false, || FirstLook { draws: false, names_function: true }).due;
+            let due = counts.count(text, false, || FirstLook { draws: false, names: Leaving::Askable }).due;
             assert_eq!(due, Some(DueText { text, unasked: false, says_so: true }));
             counts.left_nothing(text);
         }

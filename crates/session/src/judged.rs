@@ -22,12 +22,38 @@ pub(crate) struct Judged {
     pub(crate) drops_all: bool,
     /// The settings with names of two parts that the text may set; `None`: it does not tell, or does not matter.
     pub(crate) custom: Option<Box<[Box<str>]>>,
+    /// What the text asks for of the values that were drawn of sequences.
+    pub(crate) question: Question,
     /// What the text returns to the value that its client's session began with. The text is a single command.
     pub(crate) reset: Option<Box<Resetting>>,
     /// Which statement the text names. It can name only one: a prepared statement is a single command.
     pub(crate) naming: Option<Box<Naming>>,
     /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
     len: u32,
+}
+
+/// What a text asks for of the values that were drawn of sequences.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Question {
+    /// For nothing. Nearly all texts do.
+    #[default]
+    Nothing,
+    /// For what it has drawn itself.
+    Own,
+    /// For what was drawn before it.
+    Earlier,
+}
+
+impl Question {
+    /// That of a text with these effects, as far as it is there. Reads the text: once where it is stored.
+    #[inline]
+    pub(crate) fn of(effects: Effects, text: &[u8]) -> Question {
+        match effects.may_leave.contains(Dirty::SEQUENCE_VALUES) {
+            false => Question::Nothing,
+            true if sql::asks_for_own_value(text) => Question::Own,
+            true => Question::Earlier,
+        }
+    }
 }
 
 impl Judged {
@@ -48,11 +74,16 @@ impl Judged {
 
     /// What is known of a long text once it was read. Which statement it names is at its beginning, if anywhere.
     pub(crate) fn of_long(judgement: Judgement, text: &[u8]) -> Judged {
-        let Judgement { effects, harmless, .. } = judgement;
+        let Judgement { mut effects, harmless, .. } = judgement;
+        if sql::is_about_rows(text) {
+            // A prepared text is a single command.
+            effects.may_leave = effects.may_leave.without(Dirty::STATEMENTS);
+        }
         let naming = naming_in(&text[..text.len().min(SEARCHED)], true);
         let drops_all = naming.as_ref().is_some_and(|naming| naming.verb == Verb::DropAll);
         let naming = naming.filter(|_| !drops_all).map(Box::new);
-        Judged { effects, harmless, drops_all, naming, len: text.len() as u32, ..Judged::default() }
+        let question = Question::of(effects, text);
+        Judged { effects, harmless, drops_all, question, naming, len: text.len() as u32, ..Judged::default() }
     }
 
     /// Whether the text is so long that no part of it is looked for: it certainly leaves nothing, as far as is known.
@@ -67,7 +98,8 @@ impl Judged {
         let reset = reset_of(text).map(Box::new);
         let custom = effects.may_leave.contains(Dirty::CUSTOM).then(|| sql::custom_settings(text)).flatten();
         let custom = custom.map(Vec::into_boxed_slice);
-        Judged { effects, harmless, drops_all, custom, reset, naming, len: text.len() as u32 }
+        let question = Question::of(effects, text);
+        Judged { effects, harmless, drops_all, custom, question, reset, naming, len: text.len() as u32 }
     }
 
     /// The text in the bytes that were judged.

@@ -11,18 +11,18 @@
 //!
 //! Bounded: [`MOST`] names a pool and worker; where there are more, each text is asked about.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::custom_names::OF_USERS;
 
 /// The most names that are known.
 const MOST: usize = 512;
 
-/// The longest name, in bytes, with its quotes.
-pub(crate) const LONGEST: usize = 128;
-
 /// Marks a row with a name, which is empty where any text may call a function that leaves state.
 pub(crate) const NAME: &str = "*function";
+
+/// Marks a row with a name behind which a setting may be set whose name nobody can tell.
+pub(crate) const COMPOSER: &str = "*composer";
 
 /// Marks a row with a hash of all that leaves state as far as bodies say so, and of what may call it unseen.
 pub(crate) const SOURCES: &str = "*sources";
@@ -45,6 +45,31 @@ pub(crate) fn in_body() -> String {
     )
 }
 
+/// Found in the body of a function that sets a setting whose name is not in its text.
+fn composes() -> String {
+    format!(
+        "set_config\"?{GAP}[(](?!(?:[^()]|[(][^()]*[)])*,[[:space:]]*true[[:space:]]*[)])(?!{GAP}''[a-z_][a-z0-9_.]*''{GAP},)\
+         |(?:^|[;''\"$]|>>|[[:<:]](?:begin|then|else|loop)[[:>:]]){GAP}set[[:space:]]+(?:session[[:space:]]+)?\"\
+         |''[[:space:]]*set[[:space:]]+(?!local[[:>:]])[^''%=]*(?:%|''[[:space:]]*[|])"
+    )
+}
+
+/// `set_config()`, and the functions that take a lock of the session, as an expression has them that is stored (`pg_proc.dat`).
+const SETS: &str = ":funcid 2078 ";
+const LEAVES: &str = ":funcid (?:2078|288[0-36-9]) ";
+
+/// What stores expressions: a catalog, whose object its rows are about, and the columns.
+const EXPRESSIONS: [(&str, &str, &str, &str); 8] = [
+    ("pg_rewrite", "pg_rewrite", "oid", "ev_qual,ev_action"),
+    ("pg_attrdef", "pg_attrdef", "oid", "adbin"),
+    ("pg_constraint", "pg_constraint", "oid", "conbin"),
+    ("pg_policy", "pg_policy", "oid", "polqual,polwithcheck"),
+    ("pg_trigger", "pg_trigger", "oid", "tgqual"),
+    ("pg_index", "pg_class", "indexrelid", "indexprs,indpred"),
+    ("pg_proc", "pg_proc", "oid", "proargdefaults"),
+    ("pg_type", "pg_type", "oid", "typdefaultbin"),
+];
+
 /// Functions of PostgreSQL that run the text of a query that they are given.
 const RUN_TEXTS: [&str; 5] =
     ["query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "ts_rewrite", "ts_stat"];
@@ -55,28 +80,50 @@ const DEFINING: &str = "{alter,cluster,comment,create,drop,grant,import,into,ref
 /// What in a pool's database leaves state, as far as this worker knows.
 #[derive(Debug, Default)]
 pub(crate) struct LeavingFunctions {
-    found: Vec<String>,
+    found: Vec<(String, Leaving)>,
     /// Names that are single words, without upper case in ASCII.
-    words: HashSet<Box<[u8]>>,
+    words: HashMap<Box<[u8]>, Leaving>,
     /// Other names: operators, and those that are quoted.
-    others: Vec<Box<[u8]>>,
-    /// Any text may.
-    any: bool,
+    others: Vec<(Box<[u8]>, Leaving)>,
+    /// What any text may do.
+    any: Leaving,
+}
+
+/// What a text may leave, as the names in it say.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Leaving {
+    /// Nothing that is known.
+    #[default]
+    Nothing,
+    /// State for which a server can be asked.
+    Askable,
+    /// Also a setting with a name of two parts for which no server can be asked, as nobody knows the name.
+    Unknown,
 }
 
 impl LeavingFunctions {
-    /// A server has named all. Returns whether they are others than before: texts are to be judged again.
-    pub(crate) fn learn(&mut self, mut found: Vec<String>) -> bool {
+    /// A server has named all, and those behind which a name is composed. Returns whether they are others than before: texts
+    /// are to be judged again.
+    pub(crate) fn learn(&mut self, names: Vec<String>, composers: Vec<String>) -> bool {
+        let named = names.into_iter().map(|name| (name, Leaving::Askable));
+        let mut found: Vec<_> = named.chain(composers.into_iter().map(|name| (name, Leaving::Unknown))).collect();
         found.sort_unstable();
         if self.found == found {
             return false;
         }
-        self.any = found.len() > MOST || found.iter().any(String::is_empty);
-        let (words, others) = found.iter().map(|name| name.as_bytes()).partition::<Vec<_>, _>(|name| is_word(name));
-        self.words = words.into_iter().map(|word| word.to_ascii_lowercase().into()).collect();
-        self.others = others.into_iter().map(Into::into).collect();
+        let of_all = found.iter().filter(|(name, _)| name.is_empty()).map(|(_, what)| *what).max();
+        self.any = of_all.unwrap_or_default().max(if found.len() > MOST { Leaving::Askable } else { Leaving::Nothing });
+        let (words, others): (Vec<_>, Vec<_>) = found.iter().partition(|(name, _)| is_word(name.as_bytes()));
+        self.words =
+            words.into_iter().map(|(word, what)| (word.to_ascii_lowercase().into_bytes().into(), *what)).collect();
+        self.others = others.into_iter().map(|(name, what)| (name.as_bytes().into(), *what)).collect();
         self.found = found;
         true
+    }
+
+    /// What a text may leave of which not all is read: it is asked about if there is anything to be named.
+    pub(crate) fn askable(&self) -> Leaving {
+        if self.found.is_empty() { Leaving::Nothing } else { Leaving::Askable }
     }
 
     /// Whether a command with this tag may change what leaves state, or what calls it.
@@ -102,27 +149,22 @@ impl LeavingFunctions {
             || kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (!self.found.is_empty() && CALLERS.contains(&kind)))
     }
 
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// Whether a text names one of them, or executes a statement whose text may. Reads the text a few times: once for each text of a pool.
-    pub(crate) fn are_named_in(&self, text: &[u8]) -> bool {
-        let mut words = text.split(|byte| !is_of_name(*byte)).filter(|word| !word.is_empty());
-        let is_known = |word: &[u8]| {
+    /// What a text may leave that names one of them, or executes a statement whose text may. Reads the text a few times: once
+    /// for each text of a pool.
+    pub(crate) fn named_in(&self, text: &[u8]) -> Leaving {
+        let words = text.split(|byte| !is_of_name(*byte)).filter(|word| !word.is_empty());
+        let of_word = |word: &[u8]| {
             let word = word.to_ascii_lowercase();
-            self.words.contains(&*word)
-                || (word == b"execute" && !self.found.is_empty())
-                || RUN_TEXTS.iter().any(|name| name.as_bytes() == word)
+            let runs =
+                (word == b"execute" && !self.found.is_empty()) || RUN_TEXTS.iter().any(|name| name.as_bytes() == word);
+            self.words.get(&*word).copied().unwrap_or(if runs { Leaving::Askable } else { Leaving::Nothing })
         };
-        // Of two quotes in a quoted name one counts; a name with escapes may be any.
         let has = |name: &[u8]| text.windows(name.len()).any(|part| part == name);
-        let is_escaped = || has(b"U&\"") || has(b"u&\"");
-        self.any
-            || words.any(is_known)
-            || self.others.iter().any(|name| if name.contains(&b'"') { has(b"\"\"") } else { has(name) })
-            || (!self.found.is_empty() && is_escaped())
+        // Of two quotes in a quoted name one counts; a name with escapes may be any.
+        let is_there = |name: &[u8]| !name.is_empty() && if name.contains(&b'"') { has(b"\"\"") } else { has(name) };
+        let others = self.others.iter().filter(|(name, _)| is_there(name)).map(|(_, what)| *what);
+        let escaped = self.found.iter().map(|(_, what)| *what).max().filter(|_| has(b"U&\"") || has(b"u&\""));
+        words.map(of_word).chain(others).chain(escaped).max().unwrap_or_default().max(self.any)
     }
 }
 
@@ -163,7 +205,7 @@ pub(crate) fn query() -> String {
     // The names of what is found, with the class that has them, as a query over `leaving`.
     let named = |class: &str, name: &str, only: &str| {
         format!(
-            "SELECT {name} FROM leaving JOIN pg_catalog.{class} AS named ON named.oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
+            "SELECT {name},composes FROM leaving JOIN pg_catalog.{class} AS named ON named.oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
             is(class)
         )
     };
@@ -174,8 +216,20 @@ pub(crate) fn query() -> String {
             is(class)
         )
     };
-    let seed =
-        format!("SELECT {}::pg_catalog.oid,f.oid FROM pg_catalog.pg_proc AS f WHERE {}", class("pg_proc"), leaves());
+    let mut seeds = vec![format!(
+        "SELECT {}::pg_catalog.oid,f.oid,{BODY} OPERATOR(pg_catalog.~*) '{}' FROM pg_catalog.pg_proc AS f WHERE {}",
+        class("pg_proc"),
+        composes(),
+        leaves()
+    )];
+    seeds.extend(EXPRESSIONS.map(|(catalog, of, oid, columns)| {
+        format!(
+            "SELECT {},{oid},pg_catalog.concat({columns}) OPERATOR(pg_catalog.~) '{SETS}' FROM pg_catalog.{catalog} \
+             WHERE {oid} OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
+             AND pg_catalog.concat({columns}) OPERATOR(pg_catalog.~) '{LEAVES}'",
+            class(of)
+        )
+    }));
     let dependent = format!(
         "SELECT classid,objid FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) leaving.class \
          AND refobjid OPERATOR(pg_catalog.=) leaving.id AND (NOT {} OR classid OPERATOR(pg_catalog.=) ANY(ARRAY[{}]))",
@@ -219,12 +273,12 @@ pub(crate) fn query() -> String {
         named("pg_type", "typname", ""),
         named("pg_operator", "oprname", ""),
         format!(
-            "SELECT pg_catalog.unnest('{DEFINING}'::pg_catalog.text[]) FROM leaving WHERE {}",
+            "SELECT pg_catalog.unnest('{DEFINING}'::pg_catalog.text[]),composes FROM leaving WHERE {}",
             is("pg_event_trigger")
         ),
         // Of a cast between types of PostgreSQL no text says anything, nor of the tables that TRUNCATE CASCADE reaches.
         format!(
-            "SELECT '' FROM leaving WHERE {} AND NOT EXISTS(SELECT FROM pg_catalog.pg_depend WHERE classid \
+            "SELECT '',composes FROM leaving WHERE {} AND NOT EXISTS(SELECT FROM pg_catalog.pg_depend WHERE classid \
              OPERATOR(pg_catalog.=) leaving.class AND objid OPERATOR(pg_catalog.=) leaving.id \
              AND refclassid OPERATOR(pg_catalog.=) {})",
             is("pg_cast"),
@@ -238,9 +292,11 @@ pub(crate) fn query() -> String {
     ];
     let next = [dependent, owner, parent, referenced, caller].join(" UNION ALL ");
     format!(
-        "SELECT '{NAME}',name FROM (WITH RECURSIVE leaving(class,id) AS ({seed} UNION SELECT next.class,next.id FROM leaving \
-         CROSS JOIN LATERAL ({next}) AS next(class,id)) SELECT DISTINCT name::pg_catalog.text AS name \
-         FROM ({}) AS names(name) LIMIT {}) AS functions",
+        "SELECT CASE WHEN composes THEN '{COMPOSER}' ELSE '{NAME}' END,name FROM (WITH RECURSIVE \
+         leaving(class,id,composes) AS ({} UNION SELECT next.class,next.id,leaving.composes FROM leaving \
+         CROSS JOIN LATERAL ({next}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.bool_or(composes) \
+         FROM ({}) AS names(name,composes) GROUP BY 1 ORDER BY 2 DESC LIMIT {}) AS functions(name,composes)",
+        seeds.join(" UNION ALL "),
         names.join(" UNION ALL "),
         MOST + 1
     )
@@ -275,24 +331,59 @@ pub(crate) fn sources_query() -> String {
 mod tests {
     use super::*;
 
+    fn learned(names: &[&str], composers: &[&str]) -> LeavingFunctions {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut functions = LeavingFunctions::default();
+        assert!(functions.learn(owned(names), owned(composers)));
+        functions
+    }
+
     #[test]
     fn a_text_names_a_function_by_a_whole_word_of_any_case() {
-        let mut functions = LeavingFunctions::default();
-        assert!(!functions.are_named_in(b"select take_job()"));
-        functions.learn(vec!["take_job".into(), "été".into()]);
-        for text in ["select take_job()", "SELECT * FROM jobs.Take_Job($1)", "call \"take_job\"(1)", "select été()"] {
-            assert!(functions.are_named_in(text.as_bytes()), "{text}");
+        assert_eq!(LeavingFunctions::default().named_in(b"select take_job(); execute a"), Leaving::Nothing);
+        let functions = learned(&["take_job", "été", "Take Job", "==="], &["set_any"]);
+        for text in [
+            "select take_job()",
+            "SELECT * FROM jobs.Take_Job($1)",
+            "call \"take_job\"(1)",
+            "select été()",
+            "select \"Take Job\"()",
+            "select 1===2",
+            "execute a",
+            "select U&\"t\\0061ke_job\"()",
+            "select query_to_xml('', true, true, '')",
+        ] {
+            assert_eq!(functions.named_in(text.as_bytes()).min(Leaving::Askable), Leaving::Askable, "{text}");
         }
-        for text in ["select retake_job()", "select take_job2()", "select take_job$()", "select ét()", ""] {
-            assert!(!functions.are_named_in(text.as_bytes()), "{text}");
+        for text in [
+            "select retake_job()",
+            "select take_job2()",
+            "select take_job$()",
+            "select ét()",
+            "select \"Take  Job\"()",
+            "",
+        ] {
+            assert_eq!(functions.named_in(text.as_bytes()), Leaving::Nothing, "{text}");
         }
+        assert_eq!(functions.named_in(b"select take_job(), Set_Any('a.b', '1')"), Leaving::Unknown);
+        assert_eq!(functions.named_in(b"select take_job()"), Leaving::Askable);
+    }
+
+    #[test]
+    fn where_there_are_too_many_or_one_without_a_name_any_text_is_asked_about() {
+        let many: Vec<String> = (0..=MOST).map(|n| format!("f{n}")).collect();
+        let functions = learned(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        assert_eq!(functions.named_in(b"select 1"), Leaving::Askable);
+        assert_eq!(learned(&[""], &[]).named_in(b"select 1"), Leaving::Askable);
     }
 
     #[test]
     fn texts_are_to_be_judged_again_when_others_are_found() {
         let mut functions = LeavingFunctions::default();
-        assert!(!functions.learn(vec![]), "there are none");
-        assert!(functions.learn(vec!["f".into()]) && !functions.learn(vec!["f".into()]));
-        assert!(functions.learn(vec!["f".into(), "g".into()]));
+        assert!(!functions.learn(vec![], vec![]), "there are none");
+        assert!(functions.learn(vec!["f".into()], vec![]) && !functions.learn(vec!["f".into()], vec![]));
+        assert!(functions.learn(vec!["f".into(), "g".into()], vec![]));
+        assert!(!functions.learn(vec!["g".into(), "f".into()], vec![]), "in any order");
+        assert!(functions.learn(vec!["f".into()], vec!["g".into()]));
     }
 }

@@ -27,20 +27,6 @@ const LISTEN_MARK: &str = "*listen";
 
 /// For each kind of state, a query that has a row with the kind's mark if there is any; for channels, a row for each.
 const QUESTIONS: [(Dirty, &str, &str); 6] = [
-    (
-        Dirty::SETTINGS,
-        "*role",
-        "SELECT WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) COALESCE((SELECT \
-         pg_catalog.substr(word,6) FROM pg_catalog.pg_db_role_setting,pg_catalog.unnest(setconfig) AS word \
-         WHERE word OPERATOR(pg_catalog.~~) 'role=%' AND setrole OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,\
-         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user)]) \
-         AND setdatabase OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,(SELECT oid FROM pg_catalog.pg_database \
-         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())]) \
-         ORDER BY setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid,setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
-         LIMIT 1),'none') OR EXISTS(SELECT FROM \
-         pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
-         AND usename OPERATOR(pg_catalog.<>) session_user)",
-    ),
     (Dirty::LISTEN, LISTEN_MARK, "pg_catalog.pg_listening_channels() AS listening(channel)"),
     // The shared ones have names of Weir's. A client's own may be there where none are shared.
     (
@@ -63,6 +49,20 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
         "SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
          AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()",
     ),
+    (
+        Dirty::SETTINGS,
+        "*role",
+        "SELECT WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) COALESCE((SELECT \
+         pg_catalog.substr(word,6) FROM pg_catalog.pg_db_role_setting,pg_catalog.unnest(setconfig) AS word \
+         WHERE word OPERATOR(pg_catalog.~~) 'role=%' AND setrole OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,\
+         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user)]) \
+         AND setdatabase OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,(SELECT oid FROM pg_catalog.pg_database \
+         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())]) \
+         ORDER BY setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid,setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+         LIMIT 1),'none') OR EXISTS(SELECT FROM \
+         pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+         AND usename OPERATOR(pg_catalog.<>) session_user)",
+    ),
 ];
 
 /// The settings of the session. Those of a transaction have this source for ever once SET TRANSACTION was used, and are
@@ -81,8 +81,9 @@ pub(crate) struct Found {
     pub(crate) channels: Vec<Arc<str>>,
     /// The settings with names of two parts that functions may set.
     pub(crate) names: Vec<String>,
-    /// The functions that leave state.
+    /// The functions that leave state, and those behind which the name of a setting is composed.
     pub(crate) functions: Vec<String>,
+    pub(crate) composers: Vec<String>,
     /// A hash of what leaves state, as far as bodies say so.
     pub(crate) sources: Option<String>,
     /// What the server has counted of changed bodies.
@@ -112,7 +113,7 @@ impl Found {
         let name = std::str::from_utf8(values.next()??).ok()?;
         let Ok(value) = std::str::from_utf8(values.next()??) else {
             // A function's name, in the client's encoding: its text does not match it, and is asked about as any other.
-            return (name == leaving_functions::NAME).then_some(());
+            return [leaving_functions::NAME, leaving_functions::COMPOSER].contains(&name).then_some(());
         };
         if let Some((kind, ..)) = QUESTIONS.iter().find(|(_, mark, _)| *mark == name) {
             self.kinds.insert(*kind);
@@ -128,6 +129,7 @@ impl Found {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
             leaving_functions::NAME => self.functions.push(value.to_owned()),
+            leaving_functions::COMPOSER => self.composers.push(value.to_owned()),
             leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
             function_bodies::COUNTED => self.counted = Some(value.to_owned()),
             custom_names::SET => {

@@ -14,13 +14,14 @@ use crate::client::Unnamed;
 use crate::context::Context;
 use crate::expected::Expected;
 use crate::hidden_effects::{self, Counted, DueText, FirstLook, ShapeKey};
-use crate::leaving_functions;
+use crate::judged::Question;
+use crate::leaving_functions::Leaving;
 use crate::link::{Link, Rewrite, calls_any_function};
+use crate::long_text::LONG_TEXT;
 use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
 use crate::same_shape::Fit;
-use crate::sequences::Question;
 use crate::sql_names::{Edited, renamed};
 use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, PoolStatements, Statement, UNKNOWN_NAME};
@@ -43,24 +44,21 @@ const SHOWN_NAME: usize = 63;
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
 
-/// A text of this shape is sent.
-fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, text: Text<'_>) -> Counted {
+/// A text of this shape is sent, of which this is read; `cut`: it continues.
+fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, (text, cut): (&[u8], bool)) -> Counted {
     let changes = ctx.statements.schema_changes();
     let functions = ctx.statements.function_changes();
     if ctx.statements.bodies.are_news(functions) {
         ctx.statements.texts.judge_again();
     }
+    let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let PoolStatements { texts, leaving, bodies, .. } = &mut *ctx.statements;
-    // Texts that begin alike have one shape: what is named behind the part that counts makes it another.
-    let rest = text.bytes().get(hidden_effects::READ - leaving_functions::LONGEST..).unwrap_or_default();
-    let names_later = !leaving.is_empty() && (!text.is_whole() || leaving.are_named_in(rest));
-    let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(names_later));
     let look = || FirstLook {
-        draws: !text.is_whole() || sql::may_use_sequence(text.bytes()),
-        names_function: names_later || leaving.are_named_in(text.bytes()),
+        draws: cut || sql::may_use_sequence(text),
+        names: leaving.named_in(text).max(if cut { leaving.askable() } else { Leaving::Nothing }),
     };
     let counted = texts.count(shape, bodies.are_due(), look);
-    Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text.bytes())), ..counted }
+    Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text)), ..counted }
 }
 
 /// Whether a Parse of this many bytes, whose name begins with `first`, is too long to be held.
@@ -111,17 +109,26 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn count_text(&mut self, text: Text<'_>, effects: Effects) {
         if self.client.mode == PoolMode::Auto {
-            let shape = hidden_effects::shape(text.bytes(), self.ctx.interner.hash_key());
-            self.count_shape(shape, text, effects.may_leave);
+            let (read, cut) = text.searched();
+            let shape = hidden_effects::shape(read, self.ctx.interner.hash_key());
+            self.count_shape(shape, (read, cut), effects.may_leave);
         }
     }
 
-    /// A text of this shape is sent, that may leave these kinds of state.
-    fn count_shape(&mut self, shape: ShapeKey, text: Text<'_>, kinds: Dirty) {
+    /// A text of this shape is sent, of which this is read, that may leave these kinds of state.
+    fn count_shape(&mut self, shape: ShapeKey, text: (&[u8], bool), kinds: Dirty) {
         let counted = count(self.ctx, shape, text);
+        self.note_unknown_settings(counted);
         let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
         let due = self.due_now(counted.due);
-        self.server.may_leave(text.bytes(), kinds.union(drawn), due);
+        self.server.may_leave(text.0, kinds.union(drawn), due);
+    }
+
+    /// A text may set something for which the server can't be asked: its client keeps the server.
+    fn note_unknown_settings(&mut self, counted: Counted) {
+        if counted.sets_unknown {
+            self.server.state.leave(Dirty::SETTINGS.union(Dirty::CUSTOM));
+        }
     }
 
     /// The client's unnamed statement, with these effects, is bound.
@@ -129,10 +136,14 @@ impl Link<'_, '_> {
         if self.client.mode != PoolMode::Auto {
             return;
         }
+        let key = self.ctx.interner.hash_key();
         // Of a text that was too long to be held nothing is known.
-        let text = self.client.text_of(b"").unwrap_or(b"do");
-        let shape = hidden_effects::shape(text, self.ctx.interner.hash_key());
-        let counted = count(self.ctx, shape, Text::whole(text));
+        let (shape, text) = match &mut self.client.unnamed {
+            Unnamed::Held(held) => (held.text_shape(key), held.text()),
+            _ => (hidden_effects::shape(b"do", key), &b"do"[..]),
+        };
+        let counted = count(self.ctx, shape, hidden_effects::first_of(text, hidden_effects::READ));
+        self.note_unknown_settings(counted);
         let drawn = if counted.draws { self.draws() } else { Dirty::NONE };
         let due = self.due_now(counted.due);
         let text = self.client.text_of(b"").unwrap_or_default();
@@ -310,7 +321,7 @@ impl Link<'_, '_> {
     fn parse_unnamed(&mut self, text: &[u8], rest: &[u8]) -> Result<Option<Rewrite>, StopReason> {
         let judged = self.judge(text);
         let effects = judged.effects;
-        self.may_ask_for_values(Question::of(effects, text))?;
+        self.may_ask_for_values(judged.question)?;
         if self.refuses(effects) {
             let before = self.client.replace_unnamed(Unnamed::None);
             return Ok(Some(self.refuse_parse(effects, Change::Unnamed { before })));
@@ -342,7 +353,7 @@ impl Link<'_, '_> {
         }
         make_room(self.client, self.ctx, name, rest)?;
         let statement = self.intern(rest)?;
-        self.may_ask_for_values(Question::of(statement.effects(), statement.text()))?;
+        self.may_ask_for_values(statement.judged().question)?;
         self.must_be_known_on_server(statement.key())?;
         if !statement.judged().harmless {
             self.note_needed_alone(statement.text());
@@ -369,8 +380,8 @@ impl Link<'_, '_> {
         let known = self.given(bind.statement).cloned();
         let named = known.as_ref().map(|given| &*given.statement);
         self.may_ask_for_values(match (&self.client.unnamed, named) {
-            (Unnamed::Held(held), _) if bind.statement.is_empty() => Question::of(held.judged().effects, held.text()),
-            (_, Some(named)) => Question::of(named.effects(), named.text()),
+            (Unnamed::Held(held), _) if bind.statement.is_empty() => held.judged().question,
+            (_, Some(named)) => named.judged().question,
             _ => Question::Nothing,
         })?;
         if let Some(rewrite) = self.bind_about_statements(head, bind, named)? {
@@ -400,7 +411,8 @@ impl Link<'_, '_> {
         let effects = self.server.may_set(self.effects_of(statement), statement.judged().custom.as_deref());
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
-            self.count_shape(ShapeKey(statement.key().0 as u64), Text::whole(statement.text()), effects.may_leave);
+            let text = hidden_effects::first_of(statement.text(), LONG_TEXT);
+            self.count_shape(ShapeKey(statement.key().0 as u64), text, effects.may_leave);
         }
         if kept {
             self.keep(statement.key(), message, head);

@@ -9,9 +9,9 @@ use weir_pgwire::{Dirty, Effects, HEAD, Head, frontend, put_front};
 
 use crate::context::StatementMessageCounts;
 use crate::expected::Expected;
+use crate::judged::Question;
 use crate::judged::reset_of;
 use crate::link::{Link, Rewrite};
-use crate::sequences::Question;
 use crate::start_values;
 use crate::stop::StopReason;
 use crate::text::Text;

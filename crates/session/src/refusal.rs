@@ -390,9 +390,10 @@ impl Refusal {
             Refusal::NoSuchDatabase(_) => {
                 Some("Clients name a pool as their database; see [pools], or [databases] of an ini.")
             }
-            Refusal::UnsupportedParameter(_) | Refusal::UnsupportedOption(_) => {
-                Some("Add it to ignore_startup_parameters or track_extra_parameters.")
-            }
+            Refusal::UnsupportedParameter(_) | Refusal::UnsupportedOption(_) => Some(
+                "Set untracked_startup_parameters to set, which sets such parameters on each server that the client \
+                     gets, or ignore it by ignore_startup_parameters.",
+            ),
             Refusal::PasswordFailed | Refusal::SaslFailed | Refusal::EmptyPassword | Refusal::TrustFailed => Some(
                 "The client's own user or password is refused here, by the pooler, not by PostgreSQL: see the auth file, or \
                  auth_query. The pooler's log has more.",
@@ -425,9 +426,10 @@ impl Refusal {
             Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "3D000" => {
                 Some("Correct the pool's database, or create it at the server.")
             }
-            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28P01" => {
-                Some("Correct the pool's user and password: they are the pooler's own at the server, not the client's.")
-            }
+            Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28P01" => Some(
+                "The pooler logs in there with the pool's user and password; where the pool has none, with the client's \
+                     user and its listed password. Correct them.",
+            ),
             Refusal::ServerDown { sqlstate, detail, .. } if !detail.is_empty() && sqlstate == "28000" => {
                 Some("Allow the pooler's address and user in the server's pg_hba.conf.")
             }

@@ -16,7 +16,6 @@
 //! SEQUENCES may run in a transaction.
 
 use weir_base::PoolMode;
-use weir_pgwire::sql::asks_for_own_value;
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, Effects, TxStatus, backend, put_front};
 
@@ -24,6 +23,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::drawn_values::{Asks, ClientSequences, Drawer, Drawn, Values};
 use crate::expected::Expected;
+use crate::judged::Question;
 use crate::link::Link;
 use crate::out::Out;
 use crate::own_commands;
@@ -149,29 +149,6 @@ fn keep(server: &mut Server, ctx: &Context<'_>) {
     server.sequences.keeps = true;
     if !server.state.kept().contains(Dirty::SEQUENCES) {
         server.state.leave(Dirty::SEQUENCES);
-    }
-}
-
-/// What a text asks for of values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Question {
-    /// For nothing. Nearly all texts do.
-    Nothing,
-    /// For what it has drawn itself.
-    Own,
-    /// For what was drawn before it.
-    Earlier,
-}
-
-impl Question {
-    /// That of a text with these effects, as far as it is there.
-    #[inline]
-    pub(crate) fn of(effects: Effects, text: &[u8]) -> Question {
-        match effects.may_leave.contains(Dirty::SEQUENCE_VALUES) {
-            false => Question::Nothing,
-            true if asks_for_own_value(text) => Question::Own,
-            true => Question::Earlier,
-        }
     }
 }
 

@@ -38,13 +38,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (config, mistakes) = load::load_as_far(&arguments.file);
     let (user, socket) =
         (config.process.user.as_deref(), upgrade_socket(&config.listen, config.process.user.as_deref()));
-    let process = DrainingProcess::begin(&socket, user).map_err(|why| {
+    // Without its settings, the process may be another file's.
+    if mistakes.is_some() && !weir_runtime::is_served(&arguments.file) {
         let file = arguments.file.display();
-        let mistake = match &mistakes {
-            Some(_) if !arguments.file.exists() => format!("; there is no {file}: name the file that Weir serves"),
-            Some(_) => format!("; {file} has mistakes: weir check"),
-            None => String::new(),
+        let why = if arguments.file.exists() {
+            "has mistakes (weir check), and no process serves it"
+        } else {
+            "does not exist"
         };
+        return Err(Failure::Message(format!("{file} {why}: name the file that the process to be drained serves")));
+    }
+    let process = DrainingProcess::begin(&socket, user).map_err(|why| {
+        let mistake = mistakes.as_ref().map(|_| format!("; {} has mistakes: weir check", arguments.file.display()));
+        let mistake = mistake.unwrap_or_default();
         Failure::Message(format!("can't drain the process that serves, at {}: {why}{mistake}", socket.display()))
     })?;
     let pid = process.pid();

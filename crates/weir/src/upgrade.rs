@@ -72,7 +72,11 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let user = config.process.user.as_deref();
     let socket = upgrade_socket(&config.listen, user);
     let old = OldProcess::ask(&socket, user).map_err(|why| {
-        let start = if matches!(why, NoOldProcess::Absent) { "; start one with: weir serve FILE" } else { "" };
+        let start = if matches!(why, NoOldProcess::Absent) {
+            "; start one with: weir serve FILE. One with another port or socket folder must be restarted"
+        } else {
+            ""
+        };
         Failure::Message(format!("can't take over from the process that serves, at {}: {why}{start}", socket.display()))
     })?;
     let (report, mut old) = (arguments.report, old);

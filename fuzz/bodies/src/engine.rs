@@ -76,6 +76,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
         version: "weir",
         uid: 700,
         host_name: "db1".into(),
+        pools_per_turn: 1,
     };
     let (engine, now) = (Engine::new(setup), Time::START + Span::from_secs(1));
     let mut world =
@@ -351,7 +352,7 @@ impl World<'_> {
                 let size = 1 + self.tape.byte() % 3;
                 let Some(job) = self.port.jobs.pop_front() else { return };
                 let result = match self.tape.flag() {
-                    true => WorkResult::Config(Ok(Arc::new(config(size, PoolMode::Transaction)))),
+                    true => WorkResult::Config(Ok(Arc::new(config(size, PoolMode::Transaction)).into())),
                     false => WorkResult::Config(Err("a mistake".into())),
                 };
                 self.input(Input::JobDone { job, result });

@@ -114,7 +114,13 @@ impl Command {
 
 /// Parses statements separated by `;` and skips empty ones. `Err` is the text of an invalid statement.
 pub(crate) fn parse_all(text: &str) -> Result<Vec<Command>, String> {
-    text.split(';').filter(|part| words(part).next().is_some()).map(parse).collect()
+    // A semicolon in quotes separates nothing.
+    let mut is_quoted = false;
+    let separates = |c: char| {
+        is_quoted ^= c == '\'';
+        c == ';' && !is_quoted
+    };
+    text.split(separates).filter(|part| words(part).next().is_some()).map(parse).collect()
 }
 
 /// What a text's sleep returns, if it has no other statement.

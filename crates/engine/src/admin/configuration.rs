@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weir_admin::{Author, ChangeError, Command, CommandError, ControlReply, Persisted};
 use weir_base::Time;
-use weir_config::Config;
+use weir_config::{Config, Successor};
 
 use crate::admin::broadcasts::Caller;
 use crate::admin::reload::{Reload, SetTls};
-use crate::admin::{Admin, console, operators, reload};
+use crate::admin::{Admin, console, operators};
 use crate::common::cx;
 use crate::core::Core;
 use crate::log::log;
@@ -45,7 +45,7 @@ impl Admin {
         &mut self,
         core: &mut Core,
         now: Time,
-        read: Result<Arc<Config>, String>,
+        read: Result<Successor, String>,
         io: &mut I,
     ) {
         let (caller, author) = match self.reloads.finish() {
@@ -53,11 +53,11 @@ impl Admin {
             Some(Reload::SetTls(set)) => return self.tls_was_set(core, now, set, read, io),
             Some(Reload::Change(..)) | None => return,
         };
-        self.reloads.ended(core.common.wall(now), core.common.config(), read.as_deref());
+        self.reloads.ended(core.common.wall(now), read.as_ref());
         match read {
-            Ok(config) => {
-                config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
-                let id = self.put_in_force(core, now, caller, ("RELOAD", author), config, io);
+            Ok(read) => {
+                read.config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
+                let id = self.put_in_force(core, now, caller, ("RELOAD", author), read, io);
                 operators::caller_waits(core, caller, id);
             }
             Err(why) => {
@@ -92,12 +92,12 @@ impl Admin {
         core: &mut Core,
         now: Time,
         set: SetTls,
-        read: Result<Arc<Config>, String>,
+        read: Result<Successor, String>,
         io: &mut I,
     ) {
         let mut next = Config::clone(&self.reloads.with_set(&set));
         match read {
-            Ok(config) => (next.tls, next.pending_tls) = (config.tls.clone(), None),
+            Ok(read) => (next.tls, next.pending_tls) = (read.config.tls.clone(), None),
             Err(why) => {
                 let notice = "TLS settings could not be applied, still using old configuration";
                 log(Level::Error, format_args!("{notice}: {why}"), io);
@@ -119,15 +119,15 @@ impl Admin {
         &mut self,
         core: &mut Core,
         now: Time,
-        made: Result<(Arc<Config>, Persisted), ChangeError>,
+        made: Result<(Successor, Persisted), ChangeError>,
         io: &mut I,
     ) {
         let Some(Reload::Change(number, wanted, author)) = self.reloads.finish() else { return };
         match made {
-            Ok((config, persisted)) => {
+            Ok((read, persisted)) => {
                 let edit = &wanted.edit;
                 if persisted == Persisted::InFile {
-                    self.reloads.ended(core.common.wall(now), core.common.config(), Ok(&config));
+                    self.reloads.ended(core.common.wall(now), Ok(&read));
                 }
                 match &persisted {
                     Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),
@@ -137,7 +137,7 @@ impl Admin {
                     }
                 }
                 self.reloads.set_persisted(number, persisted);
-                self.put_in_force(core, now, Caller::Control(number), ("CHANGE", author), config, io);
+                self.put_in_force(core, now, Caller::Control(number), ("CHANGE", author), read, io);
             }
             Err(why) => io.answer(number, Ok(ControlReply::Changed(Err(why)))),
         }
@@ -150,10 +150,14 @@ impl Admin {
         now: Time,
         caller: Caller,
         by: (&'static str, Author),
-        config: Arc<Config>,
+        read: Successor,
         io: &mut I,
     ) -> u64 {
-        let config = reload::without_fixed(core.common.config(), config, io);
+        let Successor { config, restart } = read;
+        for change in restart {
+            let (key, old, new) = (change.key, change.old, change.new);
+            log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
+        }
         self.record_config(core, now, by, config.clone(), io);
         self.broadcast(core, now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
     }

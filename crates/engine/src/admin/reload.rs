@@ -9,12 +9,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use weir_admin::{Author, ChangeRequest, LastReload, Persisted};
-use weir_config::{Config, differences, keep_restart_settings};
+use weir_config::{Config, Successor};
 
 use crate::admin::broadcasts::Caller;
 use crate::common::{Cx, Job};
-use crate::log::log;
-use crate::port::{Io, Level, Reread, Work};
+use crate::port::{Io, Reread, Work};
 
 /// The source of the next configuration.
 #[derive(Clone, Debug)]
@@ -68,12 +67,11 @@ impl Reloads {
         self.last.as_ref()
     }
 
-    /// Records how a reload, or a change of the file, has ended at this time, in microseconds since 1970. `running`: the
-    /// configuration that was in force.
-    pub(crate) fn ended(&mut self, at: u64, running: &Config, read: Result<&Config, &String>) {
+    /// Records how a reload, or a change of the file, has ended at this time, in microseconds since 1970.
+    pub(crate) fn ended(&mut self, at: u64, read: Result<&Successor, &String>) {
         let before = self.last.take();
         let restart = match read {
-            Ok(read) => differences(running, read).restart.into_iter().map(|change| change.key).collect(),
+            Ok(read) => read.restart.iter().map(|change| change.key.clone()).collect(),
             Err(_) => before.as_ref().map(|last| last.restart.clone()).unwrap_or_default(),
         };
         let worked_at = if read.is_ok() { Some(at) } else { before.and_then(|last| last.worked_at) };
@@ -97,8 +95,10 @@ impl Reloads {
     pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
         let work = match self.queue.front() {
             None => return,
-            Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread),
-            Some(Reload::Change(_, wanted, author)) => Work::ChangeConfig(wanted.clone(), author.clone()),
+            Some(Reload::Read(_, _, reread)) => Work::LoadConfig(*reread, self.newest.clone()),
+            Some(Reload::Change(_, wanted, author)) => {
+                Work::ChangeConfig(wanted.clone(), author.clone(), self.newest.clone())
+            }
             Some(Reload::SetTls(set)) => Work::ApplyTls(self.with_set(set)),
         };
         let job = cx.common.begin_job(Job::Reload);
@@ -120,19 +120,4 @@ impl Reloads {
     pub(crate) fn take_persisted(&mut self, number: u64) -> Option<Persisted> {
         self.persisted.remove(&number)
     }
-}
-
-/// A configuration that was read again, with the old values of settings that need a restart.
-pub(crate) fn without_fixed<I: Io>(old: &Config, read: Arc<Config>, io: &mut I) -> Arc<Config> {
-    let fixed = differences(old, &read).restart;
-    if fixed.is_empty() {
-        return read;
-    }
-    for change in fixed {
-        let (key, old, new) = (change.key, change.old, change.new);
-        log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
-    }
-    let mut kept = Config::clone(&read);
-    keep_restart_settings(old, &mut kept);
-    Arc::new(kept)
 }

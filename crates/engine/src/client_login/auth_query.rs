@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::handles::PoolIx;
 use crate::lines;
 use crate::link::{deadlines, lost, release};
-use crate::pools::{create, refuse};
+use crate::pools::{apply_config, refuse};
 use crate::port::{Io, Level};
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::workers::messages::{Message, Payload};
@@ -76,7 +76,7 @@ pub(crate) fn begin<I: Io>(core: &mut Core, now: Time, from: WorkerId, query: Se
     let Some(config) = core.common.config().pool(&query.lookup.database) else {
         return send_answer(from, query.id, Err(Refusal::BadConfig), io);
     };
-    let ix = create::pool_of(core, &query.lookup.database, &config, &query.lookup.user, now);
+    let ix = apply_config::pool_of(core, now, &query.lookup.database, &config, &query.lookup.user, io);
     let slot = core.pools.get_mut(ix);
     slot.auth_query_begins();
     let handle = core.auth_queries.begin(from, query, ix, now);

@@ -75,7 +75,7 @@ impl Logins {
     /// `key` is the same in all workers of the process.
     pub(super) fn new(key: [u8; 32], uid: u32, config: &Config) -> Logins {
         Logins {
-            mocks: mocks(config),
+            mocks: config.auth.users.mocks().clone(),
             uid,
             user_names: UserNames::default(),
             exchanges: Exchanges::new(key, config),
@@ -85,7 +85,7 @@ impl Logins {
 
     /// Applies a configuration.
     pub(super) fn apply_config(&mut self, config: &Config) {
-        self.mocks = mocks(config);
+        self.mocks = config.auth.users.mocks().clone();
         self.exchanges.apply_config(config);
         self.in_order.clear();
     }
@@ -353,12 +353,6 @@ fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
 /// The method of all connections: the rules, if there are any.
 fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
-}
-
-fn mocks(config: &Config) -> Arc<Mocks> {
-    let mut mocks = Mocks::default();
-    config.auth.users.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
-    Arc::new(mocks)
 }
 
 /// A client's user, database and login method are known; whether the client can prove who it is, is not.

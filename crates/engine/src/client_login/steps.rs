@@ -24,7 +24,7 @@ use crate::lending::messages;
 use crate::lending::state::{ForwardedCredentials, LendingRole};
 use crate::link::{acquire, leave};
 use crate::log::log;
-use crate::pools::{create, refuse};
+use crate::pools::{apply_config, create, refuse};
 use crate::port::{Io, Level};
 use crate::workers::client_counts;
 use crate::workers::send::request;
@@ -245,7 +245,7 @@ impl ClientLogin {
         mut phase: Box<LoginPhase>,
         io: &mut I,
     ) {
-        if !core.common.config().limits_clients() {
+        if !core.common.limits_clients() {
             return self.entered(core, now, client, phase, io);
         }
         let counts_for = client_counts::use_of(&client, &phase.request.database);
@@ -359,7 +359,7 @@ fn join_pool<I: Io>(
     if !is_listed && core.pools.named(Some(&request.database)).is_empty() {
         log(Level::Info, format_args!("registered new auto-database: {}", request.database), io);
     }
-    let ix = create::pool_of(core, &request.database, config, user, now);
+    let ix = apply_config::pool_of(core, now, &request.database, config, user, io);
     let slot = core.pools.get(ix);
     let asks = slot.is_welcome_stale() || (slot.pool.longest_idle().is_some() && slot.may_confirm_welcome(now));
     let welcome = slot.welcome.clone().filter(|_| !asks);

@@ -12,7 +12,7 @@ use crate::lending::messages;
 use crate::lending::messages::{misdirected, send};
 use crate::lending::state::{Body, ForwardedCredentials, LendingRole, Lent, LentServer, MovedServer};
 use crate::link::release;
-use crate::pools::{create, refuse};
+use crate::pools::{apply_config, create, refuse};
 use crate::port::Io;
 use crate::server::close;
 use crate::server::slot::ServerSlot;
@@ -51,19 +51,19 @@ pub(crate) fn send_lent<I: Io>(
 
 /// The pool of a borrower's message. If its first clients are a borrower's, it is created here with the first
 /// message.
-fn owned_pool(core: &mut Core, now: Time, pool: &PoolId, create: bool) -> Option<PoolIx> {
+fn owned_pool<I: Io>(core: &mut Core, now: Time, pool: &PoolId, create: bool, io: &mut I) -> Option<PoolIx> {
     let known = core.pools.find(&pool.database, &pool.user);
     if known.is_some() || !create {
         return known;
     }
     let config = core.common.config().pool(&pool.database).filter(|config| create::fits(core, config, &pool.user))?;
-    Some(create::pool_of(core, &pool.database, &config, &pool.user, now))
+    Some(apply_config::pool_of(core, now, &pool.database, &config, &pool.user, io))
 }
 
 /// Handles a message from a borrower of a pool.
 pub(crate) fn receives<I: Io>(core: &mut Core, now: Time, from: WorkerId, pool: PoolId, message: ToOwner, io: &mut I) {
     let creates = matches!(message, ToOwner::Request { .. } | ToOwner::HasClients(true));
-    let Some(ix) = owned_pool(core, now, &pool, creates) else {
+    let Some(ix) = owned_pool(core, now, &pool, creates, io) else {
         if let ToOwner::Request { id, .. } = message {
             // A reload has removed the pool, or not created it yet; the borrower will adopt the same
             // configuration.
@@ -134,8 +134,14 @@ pub(crate) fn cause_requested<I: Io>(core: &mut Core, now: Time, from: WorkerId,
 }
 
 /// Takes over credentials from a login at a borrower.
-pub(crate) fn capture_forwarded(core: &mut Core, now: Time, pool: &PoolId, captured: &ForwardedCredentials) {
-    if let Some(ix) = owned_pool(core, now, pool, true) {
+pub(crate) fn capture_forwarded<I: Io>(
+    core: &mut Core,
+    now: Time,
+    pool: &PoolId,
+    captured: &ForwardedCredentials,
+    io: &mut I,
+) {
+    if let Some(ix) = owned_pool(core, now, pool, true, io) {
         core.pools.get_mut(ix).credentials.capture(&captured.captured, &captured.asked);
         core.common.follow_up(FollowUp::PollPool(ix));
     }

@@ -45,7 +45,7 @@ pub(crate) fn received<I: Io>(
             log(Level::Error, format_args!("a server arrived without its socket"), io);
             owner::lent_closed(core, now, lent);
         }
-        (Body::Captured(captured), _) => owner::capture_forwarded(core, now, &pool, &captured),
+        (Body::Captured(captured), _) => owner::capture_forwarded(core, now, &pool, &captured, io),
         (Body::RequestCause, _) => owner::cause_requested(core, now, from, pool, io),
         (Body::WaitCause(cause, detail), _) => borrower::cause_received(core, now, &pool, (cause, detail), io),
     }

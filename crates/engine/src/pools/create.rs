@@ -25,7 +25,8 @@ pub(crate) fn owner_of(core: &Core, name: &str, user: &str) -> WorkerId {
 
 /// Whether a configured pool has servers of this user's.
 pub(crate) fn fits(core: &Core, pool: &weir_config::PoolConfig, user: &str) -> bool {
-    core.common.config().asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
+    // The second one looks at all pools.
+    pool.user.as_deref().is_none_or(|forced| forced == user) || core.common.config().asks_as(user)
 }
 
 /// Pauses or resumes a pool to match the operator's commands.
@@ -69,18 +70,21 @@ pub(crate) fn pool_of(
     ix
 }
 
-/// Creates the pools with a fixed user at the start, so that `min_size` holds without clients.
-pub(crate) fn create_forced(core: &mut Core, now: Time) {
-    for (name, pool) in core.common.config().clone().pools.iter() {
-        if let Some(user) = &pool.user
-            && pool.limits.min_size > 0
-            && owner_of(core, name, user) == core.common.worker()
-        {
-            let ix = pool_of(core, name, pool, user, now);
-            core.pools.get_mut(ix).pool.set_demand(true);
-            core.common.follow_up(FollowUp::PollPool(ix));
-        }
-    }
+/// The configured pools with a fixed user and servers that are open without clients, of this worker.
+pub(crate) fn forced(core: &Core) -> Vec<Arc<weir_config::PoolConfig>> {
+    let is_own = |pool: &&Arc<weir_config::PoolConfig>| {
+        let user = pool.user.as_deref().filter(|_| pool.limits.min_size > 0);
+        user.is_some_and(|user| owner_of(core, &pool.name, user) == core.common.worker())
+    };
+    core.common.config().pools.values().filter(is_own).cloned().collect()
+}
+
+/// Creates such a pool, so that `min_size` holds without clients.
+pub(crate) fn create_forced(core: &mut Core, now: Time, pool: &Arc<weir_config::PoolConfig>) {
+    let Some(user) = &pool.user else { return };
+    let ix = pool_of(core, &pool.name, pool, user, now);
+    core.pools.get_mut(ix).pool.set_demand(true);
+    core.common.follow_up(FollowUp::PollPool(ix));
 }
 
 /// A client of the pool was added (`1`) or removed (`-1`).

@@ -6,6 +6,7 @@
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not
 //! know the inside of sessions.
 
+pub(crate) mod adoption;
 pub(crate) mod application_errors;
 pub(crate) mod apply_config;
 pub(crate) mod create;
@@ -33,6 +34,7 @@ use crate::common::Common;
 use crate::handles::PoolIx;
 use crate::lending::state::LendingRole;
 use crate::listen::state::{Listening, has_room};
+use crate::pools::adoption::Adoption;
 use crate::pools::application_errors::ApplicationErrors;
 use crate::pools::error_rate::ErrorRate;
 use crate::pools::lost_servers::LostServers;
@@ -59,6 +61,8 @@ pub(crate) struct Pools {
     slots: Vec<Option<Box<PoolSlot>>>,
     free: Vec<PoolIx>,
     by_name: HashMap<(Arc<str>, Arc<str>), PoolIx>,
+    /// The configuration that pools are adopting.
+    pub(crate) adoption: Option<Adoption>,
 }
 
 /// One pool and the state that its sessions share.
@@ -109,6 +113,8 @@ pub(crate) struct PoolSlot {
     pub(crate) cancels: PoolCancels,
     /// The pool is no longer in the configuration, or was unused for long.
     pub(crate) removed: bool,
+    /// The pool has not adopted the configuration in force yet.
+    pub(crate) is_stale: bool,
     /// Since when the pool is unused, and since when it has no servers either; never if that does not hold.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
@@ -329,6 +335,7 @@ impl PoolSlot {
             lookups: 0,
             cancels: PoolCancels::default(),
             removed: false,
+            is_stale: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
             login: PoolLogin::default(),

@@ -14,7 +14,7 @@ use crate::link::{acquire, leave};
 use crate::listen;
 use crate::log::log;
 use crate::pause::watch;
-use crate::pools::refuse;
+use crate::pools::{apply_config, refuse};
 use crate::port::{Io, Level};
 use crate::server::{open, permits};
 use crate::timers::Who;
@@ -112,6 +112,7 @@ fn poll<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
 
 /// Carries out a pool's requests until there are none, and sets its timer.
 pub(crate) fn poll_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
+    apply_config::catch_up(core, now, ix, io);
     if core.pools.find_mut(ix).is_none() {
         return;
     }

@@ -20,6 +20,15 @@ pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
     }
 }
 
+/// The same, for all pools: a configuration may have marked any.
+pub(crate) fn recheck_all_linked(core: &mut Core) {
+    if core.common.config().server_fast_close {
+        let in_session = |server: &&ServerSlot| core.pools.get(server.pool).config.mode == PoolMode::Session;
+        let linked = core.conns.all::<ServerSlot>().filter(|server| server.link.is_some()).filter(in_session);
+        linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.conn)));
+    }
+}
+
 fn pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut I) {
     messages::recall(core, ix, io);
     core.pools.get_mut(ix).pool.reconnect(now);

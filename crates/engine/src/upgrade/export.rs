@@ -18,6 +18,7 @@ use crate::client_login::state::Handoff;
 use crate::common::{FollowUp, UnderWay};
 use crate::conns::Conn;
 use crate::core::Core;
+use crate::handles::PoolIx;
 use crate::lending::messages;
 use crate::link::leave;
 use crate::listen::clients;
@@ -58,9 +59,26 @@ fn left_to_export(core: &Core) -> usize {
     clients.count() + core.conns.all::<ServerSlot>().filter(counts).count() + core.conns.all::<EndingSlot>().count()
 }
 
-fn export_pools<I: Io>(core: &mut Core, io: &mut I) {
-    let own = core.pools.iter().filter(|slot| !slot.removed && !slot.lending.is_borrower());
-    own.for_each(|slot| export_pool(slot, io));
+/// The pools in use are given first, so that no client waits for thousands of others.
+fn export_used_pools<I: Io>(core: &mut Core, io: &mut I) {
+    let (used, unused): (Vec<_>, Vec<_>) = core.pools.indices().into_iter().partition(|ix| {
+        let slot = core.pools.get(*ix);
+        slot.clients > 0 || !slot.pool.is_empty()
+    });
+    used.into_iter().for_each(|ix| export_own_pool(core, ix, io));
+    core.upgrade.unused = unused;
+}
+
+/// A few of the others in each round. The take-over goes on as long as a round gives something.
+fn export_unused_pools<I: Io>(core: &mut Core, io: &mut I) {
+    let first = core.upgrade.unused.len().saturating_sub(core.common.pools_per_turn());
+    core.upgrade.unused.split_off(first).into_iter().for_each(|ix| export_own_pool(core, ix, io));
+}
+
+fn export_own_pool<I: Io>(core: &mut Core, ix: PoolIx, io: &mut I) {
+    if let Some(slot) = core.pools.find_mut(ix).filter(|slot| !slot.removed && !slot.lending.is_borrower()) {
+        export_pool(slot, io);
+    }
 }
 
 /// Gives what is known of a pool, before its servers: what they have reported, and credentials.
@@ -227,8 +245,9 @@ pub(crate) fn step<I: Io>(core: &mut Core, now: Time, step: UpgradeStep, io: &mu
     match step {
         UpgradeStep::Prepare => io.upgrade_prepared(may_export(core)),
         UpgradeStep::Export => {
-            if core.upgrade.begin(&mut core.common) {
-                export_pools(core, io);
+            match core.upgrade.begin(&mut core.common) {
+                true => export_used_pools(core, io),
+                false => export_unused_pools(core, io),
             }
             export_all(core, now, io);
             report_held(core, io);

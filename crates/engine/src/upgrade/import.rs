@@ -23,7 +23,7 @@ use crate::listen::clients;
 use crate::log::log;
 use crate::moves::REST;
 use crate::pause::hold;
-use crate::pools::create;
+use crate::pools::{apply_config, create};
 use crate::port::{Io, Level, OldProcessState};
 use crate::reading::Reason;
 use crate::server::connection::Connection;
@@ -62,13 +62,13 @@ pub(crate) fn old_process(core: &mut Core, step: OldProcessState) {
 }
 
 /// The pool of a database and a user on the server, if the configuration has it.
-fn target_pool(core: &mut Core, now: Time, database: &str, user: &str) -> Option<PoolIx> {
+fn target_pool<I: Io>(core: &mut Core, now: Time, database: &str, user: &str, io: &mut I) -> Option<PoolIx> {
     let config = core.common.config().pool(database).filter(|config| create::fits(core, config, user))?;
-    Some(create::pool_of(core, database, &config, user, now))
+    Some(apply_config::pool_of(core, now, database, &config, user, io))
 }
 
 fn import_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) {
-    let Some(ix) = target_pool(core, now, &moved.database, &moved.user) else { return };
+    let Some(ix) = target_pool(core, now, &moved.database, &moved.user, io) else { return };
     let table = &core.sessions.params;
     let slot = core.pools.get_mut(ix);
     let captured = CapturedCredentials { password: moved.password.map(Into::into), keys: moved.keys };
@@ -89,7 +89,7 @@ fn import_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) 
 }
 
 fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: ConnId, io: &mut I) {
-    let ix = target_pool(core, now, &moved.database, &moved.user);
+    let ix = target_pool(core, now, &moved.database, &moved.user, io);
     let ix = ix.filter(|ix| {
         let slot = core.pools.get(*ix);
         let stays = core.primaries.may_stay(&slot.name, slot.config.session_attrs, &moved.target);
@@ -165,11 +165,11 @@ pub(crate) fn client_came<I: Io>(
     if let Counted::No = counted {
         home::report(core, &client, io);
     }
-    let mut ix = target_pool(core, now, &moved.database, &moved.pool_user);
+    let mut ix = target_pool(core, now, &moved.database, &moved.pool_user, io);
     if let (None, Counted::For(_), Some(config)) = (ix, &counted, core.common.config().pool(&moved.database)) {
         // A reload has given the pool another user meanwhile.
         let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
-        ix = Some(create::pool_of(core, &moved.database, &config, &user, now));
+        ix = Some(apply_config::pool_of(core, now, &moved.database, &config, &user, io));
     }
     let Some(ix) = ix else {
         counted.count(core, &mut client, io);

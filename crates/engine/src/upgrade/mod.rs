@@ -17,6 +17,7 @@ use weir_base::{ConnId, Time};
 
 use crate::cancel::moved_keys::MovedKeys;
 use crate::common::{Common, UnderWay};
+use crate::handles::PoolIx;
 use crate::upgrade::held::Held;
 
 /// What a worker keeps of a take-over.
@@ -26,6 +27,8 @@ pub(crate) struct UpgradeState {
     since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.
     leaving: HashMap<ConnId, (u64, Vec<u8>)>,
+    /// Pools that nobody used when this process began to give, and that are still to be given.
+    unused: Vec<PoolIx>,
     /// The keys of clients that came from another process.
     pub(crate) keys: MovedKeys,
     pub(crate) held: Held,

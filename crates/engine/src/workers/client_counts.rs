@@ -52,7 +52,7 @@ pub(crate) fn uncount_one<I: Io>(core: &mut Core, counts_for: Option<Box<ClientU
 
 /// Counts the clients that were admitted when no limit was set.
 pub(crate) fn count_uncounted<I: Io>(core: &mut Core, io: &mut I) {
-    if !core.common.config().limits_clients() {
+    if !core.common.limits_clients() {
         return;
     }
     let is_in = |client: &&ClientSlot| {
@@ -97,7 +97,7 @@ pub(crate) fn count_moved<I: Io>(
 }
 
 fn count_under_limits<I: Io>(core: &Core, client: &mut ClientSlot, io: &mut I) {
-    if core.common.config().limits_clients()
+    if core.common.limits_clients()
         && let Some(counts_for) = client_use(core, client)
     {
         count_in(client, counts_for, io);

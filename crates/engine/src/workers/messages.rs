@@ -99,6 +99,8 @@ pub(crate) enum Payload {
     Load(u8),
     /// To worker 0: a pool of the sender has a waiting client or a failed login.
     Trouble,
+    /// To itself: more pools adopt the configuration in force.
+    Adopting,
     /// The sender has no clients left, for a shutdown that waits for that.
     Drained(Drain),
 }
@@ -155,6 +157,14 @@ pub(crate) enum WorkerCommand {
     /// The command of this number was withdrawn.
     Forget(u64),
     Drain(Drain),
+}
+
+impl WorkerCommand {
+    /// Whether the command only tells what there is, and may show a pool that has not adopted the configuration yet.
+    pub(crate) fn is_report(&self) -> bool {
+        use WorkerCommand::{Health, Report, Spans, Statements, Traffic};
+        matches!(self, Report { .. } | Statements | Traffic | Spans | Health)
+    }
 }
 
 /// What a shutdown waits for.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_base::{ClientAddr, ConnId, Host, PoolMode, Span, Target, Time, WorkerId};
-use weir_config::{Config, Method, PoolConfig, SslMode};
+use weir_config::{Config, Method, PoolConfig, SslMode, Successor};
 use weir_engine::Message;
 use weir_engine::port::{About, Gone, Handshake, Input, Io, Level, Response, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
@@ -34,6 +34,9 @@ pub(crate) enum Call {
 /// The operating system's user of the process.
 pub(crate) const OWN_UID: u32 = 700;
 
+/// How many pools adopt a configuration in a turn.
+pub(crate) const PER_TURN: usize = 2;
+
 /// The port.
 #[derive(Default)]
 pub(crate) struct Port {
@@ -52,6 +55,8 @@ pub(crate) struct Port {
     pub(crate) given: Vec<(Vec<u8>, Option<ConnId>)>,
     /// The lines of the log, where a test wants them.
     pub(crate) logged: Option<Vec<String>>,
+    /// The configuration in force when another one was requested.
+    running: Arc<Config>,
 }
 
 impl Port {
@@ -116,6 +121,9 @@ impl Io for Port {
     }
     fn submit_job(&mut self, job: u64, work: Work) {
         // Nothing waits for a configuration to be recorded.
+        if let Work::LoadConfig(_, running) | Work::ChangeConfig(_, _, running) = &work {
+            self.running = running.clone();
+        }
         if !matches!(work, Work::RecordConfig(_)) {
             self.asked.push(Call::SubmitJob(job));
         }
@@ -215,6 +223,7 @@ impl World {
             version: "weir test",
             uid: OWN_UID,
             host_name: "db1".into(),
+            pools_per_turn: PER_TURN,
         };
         World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1), worker }
     }
@@ -480,7 +489,8 @@ impl World {
 
     pub(crate) fn config_read(&mut self, config: Config) {
         let job = self.requested_help().expect("a helper was asked");
-        self.input(Input::JobDone { job, result: WorkResult::Config(Ok(Arc::new(config))) });
+        let read = Successor::new(&self.port.running, Arc::new(config));
+        self.input(Input::JobDone { job, result: WorkResult::Config(Ok(read)) });
     }
 }
 

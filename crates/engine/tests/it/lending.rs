@@ -151,7 +151,7 @@ impl Pair {
         world.signal(Signal::Reload);
         let reads = |asked: &Call| if let Call::SubmitJob(job) = asked { Some(*job) } else { None };
         let job = world.port.asked.iter().find_map(reads).expect("the configuration is read");
-        world.input(Input::JobDone { job, result: WorkResult::Config(Ok(Arc::new(spread(size)))) });
+        world.input(Input::JobDone { job, result: WorkResult::Config(Ok(Arc::new(spread(size)).into())) });
         self.deliver();
     }
 

@@ -1,7 +1,10 @@
 //! Many pools with one host: the limit of concurrent logins, their order, and a host that can't be reached.
 
+use std::sync::Arc;
+
 use weir_base::{ConnId, Span};
-use weir_config::{Config, OnServerDown};
+use weir_config::{Config, OnServerDown, Successor};
+use weir_engine::port::{Input, Signal, WorkResult};
 
 use crate::common::*;
 
@@ -99,4 +102,36 @@ fn a_reload_with_more_room_lets_more_of_the_queue_in() {
     world.signal(weir_engine::port::Signal::Reload);
     world.config_read(many(10, 4));
     assert_eq!(connecting(&mut world).len(), 3, "four at once now");
+}
+
+#[test]
+fn a_few_pools_adopt_a_configuration_each_turn_and_a_login_finds_none_under_an_older_one() {
+    const POOLS: usize = 10;
+    let mut world = World::new(many(POOLS, 64));
+    all_come(&mut world, POOLS);
+    connecting(&mut world).into_iter().for_each(|server| world.log_in(server));
+    let newcomer = world.visitor();
+    let mut moved = many(POOLS, 64);
+    moved.pools.values_mut().for_each(|pool| Arc::make_mut(pool).targets[0].port += 1);
+    let port = moved.pools["pool0"].targets[0].port;
+    world.signal(Signal::Reload);
+    let job = world.requested_help().expect("a helper was asked");
+    let read = Successor::from(Arc::new(moved));
+    world.input_only(Input::JobDone { job, result: WorkResult::Config(Ok(read)) });
+    assert_eq!((world.servers().len(), world.messages()), (POOLS, 1), "the command is on its way");
+    assert!(world.deliver_message());
+    assert_eq!(world.servers().len(), POOLS - PER_TURN, "idle servers of the old address are closed");
+    let mut startup = Vec::new();
+    weir_pgwire::put_front::startup(&mut startup, &[("user", "ann"), ("database", "pool0")], 0);
+    world.bytes_only(newcomer, &startup);
+    world.connecting().expect("its pool has no server for it");
+    assert_eq!(world.last_target().map(|target| target.port), Some(port), "the pool of a login does not wait its turn");
+    let mut turns = 1;
+    while world.deliver_message() {
+        turns += 1;
+        let open = world.servers().len();
+        assert!(open + (PER_TURN * turns).min(POOLS) >= POOLS, "{open} after {turns} turns");
+    }
+    assert!(turns >= POOLS / PER_TURN, "{turns}");
+    assert_eq!(world.servers().len(), 1, "only the newcomer's is left");
 }

@@ -42,6 +42,33 @@ fn a_server_whose_reports_did_not_come_is_replaced_and_no_error_for_a_client() {
     assert!(!new.is_open(moved), "it is closed");
 }
 
+#[test]
+fn the_pools_of_clients_go_first_and_the_others_a_few_each_round() {
+    const UNUSED: usize = 5;
+    let mut config = config(1);
+    config.limits.server_idle_timeout = Span::from_secs(1);
+    (0..=UNUSED).for_each(|number| add_pool(&mut config, &format!("pool{number}"), 1));
+    let mut old = World::new(config);
+    for number in 0..UNUSED {
+        let client = old.arrival("ann", &format!("pool{number}"));
+        old.server();
+        old.gone(client);
+    }
+    old.pass(Span::from_secs(2));
+    assert!(old.servers().is_empty());
+    let client = old.arrival("ann", &format!("pool{UNUSED}"));
+    old.server();
+    let mut round = || {
+        old.input(Input::Upgrade(UpgradeStep::Export));
+        let pools = old.port.given.iter().filter(|(_, socket)| socket.is_none()).count();
+        old.port.given.clear();
+        (pools, old.is_detaching(client))
+    };
+    // The pool, and how many servers it has.
+    assert_eq!(round(), (2, true), "the client leaves at once");
+    assert_eq!([round().0, round().0, round().0, round().0], [PER_TURN, PER_TURN, 1, 0]);
+}
+
 /// A pool of two whose only server is in a transaction, while another process takes over.
 struct Busy {
     old: World,

@@ -32,6 +32,7 @@ use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
+use crate::freed;
 use crate::mailbox::{Handoff, WorkerMessage};
 use crate::output::{Output, Touched};
 use crate::slots::{NONE, Outgoing, Ready, Removed, Slot, Stage};
@@ -274,6 +275,7 @@ impl Io for Port {
             self.shared.log.follow(&config.log);
             // Both RELOAD and HUP reopen the log's file, as in PgBouncer.
             self.shared.log.reopen();
+            freed::hold(config);
         }
         self.keepalive = config.listen.keepalive.of_servers();
         self.apply_listen(&config.listen);

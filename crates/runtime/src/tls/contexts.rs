@@ -1,8 +1,8 @@
 //! The TLS contexts: the configuration's files and modes, prepared for handshakes.
 //!
 //! A set of contexts is made from the files as they are at that moment, all or none. Connections keep the contexts
-//! that they began with. Sessions are never resumed, neither with clients nor with servers, as in PostgreSQL: so each
-//! handshake checks certificates anew, and there is no cache to bound.
+//! that they began with. Clients may resume sessions by tickets; there is no cache to bound. With servers no session is
+//! resumed: PostgreSQL has none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,13 @@ use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
-use weir_config::{Config, SslMode, TlsSide};
+use sha2::{Digest, Sha256};
+use weir_config::{Auth, Config, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
 use super::setting_names::SettingNames;
 use super::suites;
+use super::tickets::{ProcessKey, Tickets};
 use super::verify::{Trust, Verification, Verifier};
 use super::verify_client::ClientVerifier;
 
@@ -27,6 +29,8 @@ pub(crate) struct Accept {
     pub(crate) config: Arc<ServerConfig>,
     /// The hash of our certificate for the channel binding of SCRAM-SHA-256-PLUS.
     pub(crate) binding: Option<Vec<u8>>,
+    /// The rules for clients' certificates, which a resumed session has to pass again: its certificate may have expired.
+    pub(super) verifier: Option<Arc<ClientVerifier>>,
 }
 
 /// The contexts for handshakes with servers: one for each of the two ways to begin.
@@ -47,20 +51,21 @@ pub(crate) struct Contexts {
 
 impl Contexts {
     /// Reads a configuration's files. An error is one line, with the file and what to do.
-    pub(crate) fn load(config: &Config) -> Result<Contexts, String> {
-        Ok(Contexts { accept: Contexts::to_clients(config)?, ..Contexts::to_servers(config)? })
+    pub(crate) fn load(config: &Config, process_key: &ProcessKey) -> Result<Contexts, String> {
+        Ok(Contexts { accept: Contexts::to_clients(config, process_key)?, ..Contexts::to_servers(config)? })
     }
 
     /// The errors in the files, of both sides.
     pub(crate) fn faults(config: &Config) -> Vec<String> {
-        let (clients, servers) = (Contexts::to_clients(config), Contexts::to_servers(config));
+        let (clients, servers) = (Contexts::to_clients(config, &ProcessKey::default()), Contexts::to_servers(config));
         clients.err().into_iter().chain(servers.err()).collect()
     }
 
-    fn to_clients(config: &Config) -> Result<Option<Arc<Accept>>, String> {
+    fn to_clients(config: &Config, process_key: &ProcessKey) -> Result<Option<Arc<Accept>>, String> {
         let client = &config.tls.client;
         let names = SettingNames::new(config, "client");
-        client.is_available().then(|| accept(client, names).map(Arc::new)).transpose()
+        let make = || accept(client, &config.auth, names, process_key.clone()).map(Arc::new);
+        client.is_available().then(make).transpose()
     }
 
     /// Reads the files for connections to servers only.
@@ -118,7 +123,7 @@ fn trust(file: &std::path::Path, names: SettingNames) -> Result<Trust, String> {
     Ok(Trust { roots, exact })
 }
 
-fn accept(side: &TlsSide, names: SettingNames) -> Result<Accept, String> {
+fn accept(side: &TlsSide, auth: &Auth, names: SettingNames, process_key: ProcessKey) -> Result<Accept, String> {
     let provider = provider(side, names)?;
     let needs = |what: &str| format!("{} = {} needs {what}", names.of("mode"), side.mode);
     let Some(own) = identity::own(side, &provider, names)? else {
@@ -127,24 +132,36 @@ fn accept(side: &TlsSide, names: SettingNames) -> Result<Accept, String> {
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&suites::versions(side.protocols))
         .map_err(|error| names.error("protocols", error))?;
+    let mut accepted_by = accepted_by(side, auth, &own);
+    let mut verifier = None;
     let builder = match &side.ca_file {
         None if verifies(side.mode) => return Err(needs(&format!("{}; set it", names.of("ca_file")))),
         None => builder.with_no_client_auth(),
         Some(file) => {
             // A certificate that is given is verified in each mode; the modes that verify also want one.
             let fault = |error| names.error("ca_file", error);
-            let verifier = ClientVerifier::new(identity::roots(file).map_err(fault)?, provider, verifies(side.mode));
-            let verifier = verifier.map_err(|error| fault(format!("{}: {error}", file.display())))?;
-            builder.with_client_cert_verifier(verifier)
+            let roots = identity::roots(file).map_err(fault)?;
+            roots.1.iter().for_each(|certificate| accepted_by.update(certificate));
+            let made = ClientVerifier::new(roots, provider, verifies(side.mode));
+            let made = made.map_err(|error| fault(format!("{}: {error}", file.display())))?;
+            verifier = Some(made.clone());
+            builder.with_client_cert_verifier(made)
         }
     };
     let mut config = builder.with_cert_resolver(own.presented);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
+    config.send_tls13_tickets = 1;
+    config.ticketer = Arc::new(Tickets::new(process_key, accepted_by.finalize().into()));
     // A process that takes over continues with the keys.
     config.enable_secret_extraction = true;
-    Ok(Accept { config: Arc::new(config), binding: own.binding })
+    Ok(Accept { config: Arc::new(config), binding: own.binding, verifier })
+}
+
+/// A hash of what a session is accepted by, apart from the authorities.
+fn accepted_by(side: &TlsSide, auth: &Auth, own: &Identity) -> Sha256 {
+    let rules = (side.mode, side.protocols, &side.ciphers, &side.tls13_ciphers, auth.method, &auth.hba, &auth.ident);
+    own.chain.iter().fold(Sha256::new(), Sha256::chain_update).chain_update(format!("{rules:?}"))
 }
 
 fn connect(
@@ -180,7 +197,9 @@ impl TlsFiles {
     /// # Errors
     /// One line with the file or the setting, and what to do.
     pub fn load(config: &Config) -> Result<TlsFiles, String> {
-        Ok(TlsFiles(Arc::new(TlsContexts::new(Contexts::load(config)?))))
+        let process_key = ProcessKey::default();
+        let now = Arc::new(Contexts::load(config, &process_key)?);
+        Ok(TlsFiles(Arc::new(TlsContexts { held: Mutex::new(Held { now, next: None }), process_key })))
     }
 
     /// Reads the files of a configuration that is about to be adopted: handshakes use them from then on.
@@ -188,7 +207,8 @@ impl TlsFiles {
     /// # Errors
     /// One line; nothing changes then.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
-        let contexts = Contexts::load(config).map_err(|error| format!("TLS setup failed: {error}"))?;
+        let contexts =
+            Contexts::load(config, &self.0.process_key).map_err(|error| format!("TLS setup failed: {error}"))?;
         self.0.held().next = Some((config.tls.clone(), Arc::new(contexts)));
         Ok(())
     }
@@ -203,7 +223,11 @@ impl TlsFiles {
 
 /// The contexts in force, and those of a prepared configuration that is not adopted yet.
 #[derive(Debug, Default)]
-pub(crate) struct TlsContexts(Mutex<Held>);
+pub(crate) struct TlsContexts {
+    held: Mutex<Held>,
+    /// From which tickets' keys follow.
+    pub(crate) process_key: ProcessKey,
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -212,10 +236,6 @@ struct Held {
 }
 
 impl TlsContexts {
-    fn new(now: Contexts) -> TlsContexts {
-        TlsContexts(Mutex::new(Held { now: Arc::new(now), next: None }))
-    }
-
     /// The contexts in force.
     pub(crate) fn now(&self) -> Arc<Contexts> {
         self.held().now.clone()
@@ -230,6 +250,6 @@ impl TlsContexts {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

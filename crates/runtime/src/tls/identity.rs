@@ -26,6 +26,8 @@ pub(super) struct Identity {
     pub(super) presented: Arc<SingleCertAndKey>,
     /// The hash for the channel binding of SCRAM-SHA-256-PLUS.
     pub(super) binding: Option<Vec<u8>>,
+    /// Our certificates.
+    pub(super) chain: Vec<CertificateDer<'static>>,
 }
 
 /// Our key and certificates, if both files are set.
@@ -51,8 +53,8 @@ pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, names: SettingNames
         )));
     }
     let binding = first.binding();
-    let presented = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)));
-    Ok(Some(Identity { presented, binding }))
+    let presented = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain.clone(), key)));
+    Ok(Some(Identity { presented, binding, chain }))
 }
 
 /// The certificate authorities in a file.

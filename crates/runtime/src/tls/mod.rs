@@ -15,6 +15,7 @@
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
 //! | `records` | the records of a connection that came from another process |
+//! | `tickets` | sessions that clients continue |
 //! | `end` | whether a connection continues |
 //! | `step` | one step of a handshake, done by a helper |
 //! | `reason` | why a handshake failed, in words |
@@ -38,6 +39,7 @@ mod setting_names;
 mod state;
 mod step;
 mod suites;
+mod tickets;
 mod verify;
 mod verify_client;
 mod version1;

@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::UnbufferedServerConnection;
-use rustls::{ClientConfig, CommonState};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ClientConfig, CommonState, HandshakeKind};
 use weir_base::{Host, Origin};
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
@@ -66,7 +67,7 @@ enum StepState {
 /// Results of the handshake that come from the context.
 #[derive(Debug)]
 pub(super) enum SessionRole {
-    Accepted { binding: Option<Vec<u8>> },
+    Accepted(Arc<Accept>),
     Connected { mode: SslMode },
 }
 
@@ -143,7 +144,10 @@ impl HandshakeStep {
             return StepOutcome::Failed(reason(&error, self.side.with()));
         }
         let outcome = match session.common().filter(|common| !common.is_handshaking()) {
-            Some(common) => StepOutcome::Done(Box::new(secured(common, &role))),
+            Some(common) => match check_resumed(common, &role) {
+                Ok(()) => StepOutcome::Done(Box::new(secured(common, &role))),
+                Err(error) => StepOutcome::Failed(reason(&error, self.side.with())),
+            },
             None => StepOutcome::More,
         };
         self.state = StepState::Going(session, role);
@@ -161,7 +165,7 @@ fn begin_session(state: StepState) -> Result<(Session, SessionRole), String> {
     match state {
         StepState::Accept(accept) => {
             let connection = UnbufferedServerConnection::new(accept.config.clone()).map_err(failed(With::Client))?;
-            Ok((Session::accepted(connection), SessionRole::Accepted { binding: accept.binding.clone() }))
+            Ok((Session::accepted(connection), SessionRole::Accepted(accept)))
         }
         StepState::Connect { config, host, mode } => {
             let name = server_name(&host, mode)?;
@@ -187,10 +191,24 @@ pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'stat
     }
 }
 
+/// Checks the client's certificate of a resumed session, as a whole handshake does.
+fn check_resumed(common: &CommonState, role: &SessionRole) -> Result<(), rustls::Error> {
+    let SessionRole::Accepted(accept) = role else { return Ok(()) };
+    let Some(verifier) = &accept.verifier else { return Ok(()) };
+    if common.handshake_kind() != Some(HandshakeKind::Resumed) {
+        return Ok(());
+    }
+    match common.peer_certificates() {
+        Some([first, others @ ..]) => verifier.verify_client_cert(first, others, UnixTime::now()).map(drop),
+        _ if verifier.client_auth_mandatory() => Err(rustls::Error::NoCertificatesPresented),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn secured(common: &CommonState, role: &SessionRole) -> Secured {
     let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
     let (binding, is_verified) = match role {
-        SessionRole::Accepted { binding } => (binding.clone(), true),
+        SessionRole::Accepted(accept) => (accept.binding.clone(), true),
         SessionRole::Connected { mode } => (theirs.as_ref().and_then(x509::Certificate::binding), verifies(*mode)),
     };
     let certificate = theirs.filter(|_| is_verified);

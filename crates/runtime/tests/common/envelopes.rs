@@ -30,6 +30,7 @@ impl Envelopes {
             version: "",
             uid: 0,
             host_name: "db1".into(),
+            pools_per_turn: 256,
         });
         Envelopes { engine, spare: Caught(Vec::new()) }
     }

@@ -267,7 +267,7 @@ fn helpers_answer_all_however_many_are_asked() {
                         iterations: 2,
                     };
                     (0..JOBS).for_each(|i| io.submit_job(i, salt(i)));
-                    io.submit_job(JOBS, Work::LoadConfig(Reread::All));
+                    io.submit_job(JOBS, Work::LoadConfig(Reread::All, Arc::default()));
                     io.submit_job(JOBS + 1, Work::NameOfUser(0));
                 }
                 Input::JobDone { job, result } => events.send((job, result)).unwrap(),
@@ -310,7 +310,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
                     let (password, salt) = (|| "pencil".into(), || b"salt".to_vec());
                     let long = || Work::SaltClient { password: password(), salt: salt(), iterations: 400_000 };
                     (0..CLIENTS).for_each(|job| io.submit_job(job, long()));
-                    io.submit_job(CLIENTS, Work::LoadConfig(Reread::All));
+                    io.submit_job(CLIENTS, Work::LoadConfig(Reread::All, Arc::default()));
                     io.submit_job(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
                     io.submit_job(CLIENTS + 2, Work::NameOfUser(0));
                 }
