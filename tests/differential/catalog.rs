@@ -406,7 +406,7 @@ pub(crate) const COPY_DATA: [&str; 6] =
 pub(crate) const ROLE: &str = "drawn";
 
 /// Statements about state that outlives a transaction; each may fail, since the order is drawn.
-pub(crate) const STATE: [&str; 73] = [
+pub(crate) const STATE: [&str; 82] = [
     "SET work_mem = '3MB'",
     "SET LOCAL work_mem = '5MB'",
     "RESET work_mem",
@@ -420,6 +420,15 @@ pub(crate) const STATE: [&str; 73] = [
     "SELECT set_config('my.own', 'three', false)",
     "SELECT set_config('work_mem', '6MB', true)",
     "SELECT set_config('work_mem', '6MB', false), set_config('my.own', 'four', true)",
+    "BEGIN; SET LOCAL my.own = 'five'; SELECT 1.5; COMMIT",
+    "SET my.own = '1'; SET \"My\".\"Other\" = '2'; RESET my.own",
+    "SET my.other = 'lost'; SELECT 1/0",
+    "SELECT set_config('MY.other', 'six', false) FROM generate_series(1, 2)",
+    "SELECT set_config('my.' || 'own', 'seven', false)",
+    "SET my.own = 'é'",
+    "SET my.other = ''",
+    "DO 'BEGIN SET my.own TO ''eight''; RESET my.other; END'",
+    "PREPARE sqlp (int) AS SELECT set_config('my.own', 'prepared', false)",
     "RESET ALL",
     "SET ROLE drawn",
     "SET LOCAL ROLE drawn",

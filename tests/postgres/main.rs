@@ -40,6 +40,7 @@ mod command;
 mod console;
 mod console_commands;
 mod copy;
+mod custom_settings;
 mod dblink;
 mod death;
 mod defaults;

@@ -9,6 +9,7 @@
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
 //! - [`may_use_sequence`] says whether a text may draw a value of a sequence; in doubt it says yes.
 //! - [`StateUse`] is what a text leaves, removes and finds of such state, for a record of traffic.
+//! - [`custom_settings`] finds the settings with names of two parts that a text may set; in doubt it does not tell.
 //! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
 //! - Not seen: effects of functions whose text is not in the query.
 //!
@@ -18,6 +19,7 @@
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
 mod built_in;
+mod custom_settings;
 mod database;
 mod dirty;
 mod effects;
@@ -38,6 +40,7 @@ use std::borrow::Cow;
 
 use self::scan::{Scan, Token};
 
+pub use custom_settings::custom_settings;
 pub use database::needed_alone;
 pub use dirty::{Dirty, left_by_tag};
 pub use effects::{Effects, Judgement, Plans, Scope, begins_with_options, is_harmless};

@@ -75,7 +75,14 @@ impl Server {
     }
 
     /// Asks the server what its client has left of these kinds.
-    pub fn ask_left(&mut self, kinds: Dirty, texts: &mut PoolStatements, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    pub fn ask_left(
+        &mut self,
+        kinds: Dirty,
+        table: &ParamTable,
+        texts: &mut PoolStatements,
+        scratch: &mut Vec<u8>,
+        out: &mut impl Out,
+    ) {
         self.suspects.keep_only(self.use_began());
         // What was known before the first question, where it is asked again.
         let expected = self.found.take().map_or(self.state.dirty(), |found| found.expected);
@@ -90,9 +97,12 @@ impl Server {
                 more.push(leaving_functions::sources_query());
                 self.bodies_asked = Some(changes);
             }
-            more.extend(texts.custom.query());
             more.push(function_bodies::query());
             texts.bodies.asked();
+        }
+        if kinds.contains(Dirty::SETTINGS) && self.state.dirty().contains(Dirty::SETTINGS) {
+            let names = self.custom.iter().chain(table.custom(&self.params));
+            more.extend(texts.custom.query(names, self.state.dirty().contains(Dirty::ALL)));
         }
         let query = left_state::query(self.state.dirty().common(kinds), more);
         self.own_query(&query, scratch, out);
@@ -151,9 +161,6 @@ impl Server {
             }
             texts.bodies.read(changes, found.counted.as_deref());
         }
-        if found.set.iter().any(|name| !self.params.sets_untracked(name)) {
-            there.insert(Dirty::SETTINGS.union(Dirty::CUSTOM));
-        }
         if asked.contains(Dirty::SETTINGS) {
             let StartValues { asked: at_login, own } = &mut client.start;
             let of_client = (&mut client.params, &**at_login, own);
@@ -193,6 +200,9 @@ impl Server {
                 false if follows || !there.without(Dirty::SEQUENCES).is_empty() => {}
                 false => texts.texts.left_nothing(text),
             }
+        }
+        if there.is_empty() {
+            self.custom.forget();
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));

@@ -183,9 +183,11 @@ impl Context<'_> {
         self.without_cache == WithoutCache::Kept || self.rules.state.on_dirty != OnDirty::Keep
     }
 
-    /// By what a text is parsed that a client with these parameters sends now, as far as that is known.
-    pub(crate) fn parse_environment(&self, client: &Params) -> ParseEnvironment {
-        self.interner.environment(self.params.read_by(client), self.statements.schema_changes())
+    /// By what a text is parsed that a client with these parameters sends now, as far as that is known; `asked`: those of
+    /// its login.
+    pub(crate) fn parse_environment(&self, client: &Params, asked: &Params) -> ParseEnvironment {
+        let values = self.params.read_by(client, asked);
+        self.interner.environment(values, self.statements.schema_changes())
     }
 
     /// Something was done that costs as much as so many messages.

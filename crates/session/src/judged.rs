@@ -20,6 +20,8 @@ pub(crate) struct Judged {
     pub(crate) harmless: bool,
     /// The text drops all prepared statements.
     pub(crate) drops_all: bool,
+    /// The settings with names of two parts that the text may set; `None`: it does not tell, or does not matter.
+    pub(crate) custom: Option<Box<[Box<str>]>>,
     /// What the text asks for of the values that were drawn of sequences.
     pub(crate) question: Question,
     /// What the text returns to the value that its client's session began with. The text is a single command.
@@ -94,8 +96,10 @@ impl Judged {
         let naming = if names { naming_in(text, false) } else { None };
         let naming = naming.filter(|naming| naming.verb != Verb::DropAll).map(Box::new);
         let reset = reset_of(text).map(Box::new);
+        let custom = effects.may_leave.contains(Dirty::CUSTOM).then(|| sql::custom_settings(text)).flatten();
+        let custom = custom.map(Vec::into_boxed_slice);
         let question = Question::of(effects, text);
-        Judged { effects, harmless, drops_all, question, reset, naming, len: text.len() as u32 }
+        Judged { effects, harmless, drops_all, custom, question, reset, naming, len: text.len() as u32 }
     }
 
     /// The text in the bytes that were judged.

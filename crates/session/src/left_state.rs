@@ -5,8 +5,8 @@
 //! back is not found. Must not know when it is sent.
 //!
 //! Functions and operators are named with their schema: a client's `search_path` must not decide what Weir believes.
-//! Settings with names of two parts are in no view: those that a text may have set count as left, and those that
-//! functions may set are asked for by their names ([`crate::custom_names`]).
+//! Settings with names of two parts are in no view: those that texts and functions may have set are asked for by their
+//! names ([`crate::custom_names`]). Where a text does not tell the name, something counts as left.
 //! Source: PostgreSQL's documentation, "System Views", "System Information Functions"; `pg_depend` lists all that is in
 //! a schema for temporary objects (namespace.c, RemoveTempRelations).
 
@@ -79,9 +79,8 @@ pub(crate) struct Found {
     pub(crate) kinds: Dirty,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) channels: Vec<Arc<str>>,
-    /// The settings with names of two parts that functions may set, and which of them are set.
+    /// The settings with names of two parts that functions may set.
     pub(crate) names: Vec<String>,
-    pub(crate) set: Vec<String>,
     /// The functions that leave state, and those behind which the name of a setting is composed.
     pub(crate) functions: Vec<String>,
     pub(crate) composers: Vec<String>,
@@ -134,8 +133,8 @@ impl Found {
             leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
             function_bodies::COUNTED => self.counted = Some(value.to_owned()),
             custom_names::SET => {
-                self.names.push(value.to_owned());
-                self.set.push(value.to_owned());
+                let (name, value) = value.split_once('=')?;
+                self.settings.push((name.to_owned(), value.to_owned()));
             }
             _ => self.settings.push((name.to_owned(), value.to_owned())),
         }
@@ -177,7 +176,7 @@ mod tests {
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
         assert!(query(Dirty::LOCKS, vec![]).contains("pg_locks") && !query(Dirty::LOCKS, vec![]).contains("UNION"));
-        let more = CustomNames::default().query().into_iter().chain([
+        let more = CustomNames::default().query(["my.own"].into_iter(), true).into_iter().chain([
             leaving_functions::query(),
             leaving_functions::sources_query(),
             function_bodies::query(),
@@ -205,11 +204,19 @@ mod tests {
         let mut found = Found::default();
         found.take(&row(&[Some(b"*temp"), Some(b"")]));
         found.take(&row(&[Some(b"work_mem"), Some(b"4096")]));
-        found.take(&row(&[Some(b"*set"), Some(b"my.own")]));
+        found.take(&row(&[Some(b"*set"), Some(b"my.own=a=b")]));
+        found.take(&row(&[Some(b"*name"), Some(b"my.body")]));
         assert_eq!((found.kinds, found.incomplete), (Dirty::TEMP, false));
-        assert_eq!(found.settings, [("work_mem".to_owned(), "4096".to_owned())]);
-        assert_eq!((found.set, found.names), (vec!["my.own".to_owned()], vec!["my.own".to_owned()]));
-        for bad in [row(&[Some(b"a")]), row(&[Some(b"a"), None]), row(&[Some(b"a"), Some(b"\xff")]), vec![0]] {
+        let settings =
+            [("work_mem", "4096"), ("my.own", "a=b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!((found.settings, found.names), (settings.to_vec(), vec!["my.body".to_owned()]));
+        for bad in [
+            row(&[Some(b"a")]),
+            row(&[Some(b"a"), None]),
+            row(&[Some(b"a"), Some(b"\xff")]),
+            row(&[Some(b"*set"), Some(b"a.b")]),
+            vec![0],
+        ] {
             let mut found = Found::default();
             found.take(&bad);
             assert!(found.incomplete);

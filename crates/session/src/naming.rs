@@ -202,7 +202,7 @@ impl Link<'_, '_> {
         if !judged.harmless {
             self.note_needed_alone(text.bytes());
         }
-        let mut effects = judged.effects;
+        let mut effects = self.note_custom(judged.effects, (searched, cut));
         let edited = if (judged.names || resets) && !self.refuses(effects) {
             self.edit_query(searched, cut, judged.names)?.map(Box::new)
         } else {
@@ -224,6 +224,15 @@ impl Link<'_, '_> {
         self.server.unusual_at = self.server.pending.progress();
         let before = HEAD + searched.len();
         Ok(edited.map_or(Rewrite::Unchanged, |edited| self.send_edited(message, head, before, &edited)))
+    }
+
+    /// The text of a simple query is sent, of which this is searched: the server is asked for the settings with names of two
+    /// parts that it may set. Returns what else it does.
+    pub(crate) fn note_custom(&mut self, effects: Effects, (searched, cut): (&[u8], bool)) -> Effects {
+        if cut || self.client.mode != PoolMode::Auto || !effects.may_leave.contains(Dirty::CUSTOM) {
+            return effects;
+        }
+        self.server.may_set(effects, sql::custom_settings(searched).as_deref())
     }
 
     /// A query with these effects is sent: it ends the client's unnamed statement.
@@ -383,7 +392,10 @@ impl Link<'_, '_> {
                 return Ok(self.fail(RefusedFor::Shape));
             }
             self.note_bound_unknown(bind.portal);
-            let effects = self.server.state.unnamed();
+            let mut effects = self.server.state.unnamed();
+            if let Unnamed::Held(held) = &self.client.unnamed {
+                effects = self.server.may_set(effects, held.judged().custom.as_deref());
+            }
             self.bind_portal(bind.portal, effects);
             self.count_unnamed(effects);
             return Ok(Rewrite::Unchanged);
@@ -396,7 +408,7 @@ impl Link<'_, '_> {
         let kept = self.is_to_be_kept(fit);
         self.note_bound(bind.portal, &known);
         let statement = &known.statement;
-        let effects = self.effects_of(statement);
+        let effects = self.server.may_set(self.effects_of(statement), statement.judged().custom.as_deref());
         self.bind_portal(bind.portal, effects);
         if self.client.mode == PoolMode::Auto {
             let text = hidden_effects::first_of(statement.text(), LONG_TEXT);
@@ -530,7 +542,7 @@ impl Link<'_, '_> {
         };
         if !judged.harmless {
             if let Some(command) = self.local_reset(judged.reset.as_deref()) {
-                let effects = judged.effects;
+                let effects = self.server.may_set(judged.effects, judged.custom.as_deref());
                 return Ok(Some(self.bind_command(head, bind, &command, effects)));
             }
             start_values::note(self.client, self.server, self.ctx.params, judged.reset.as_deref());

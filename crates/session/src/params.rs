@@ -232,11 +232,21 @@ impl ParamTable {
         known.filter_map(|(name, value)| Some((&**name, value.as_deref()?))).chain(params.untracked.iter())
     }
 
-    /// The values by which a text is parsed and planned.
-    pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
+    /// The values by which a text is parsed and planned, of a client that has asked for some at its login. A setting with a
+    /// name of two parts decides no plan, unless it is one that an extension needs from the start.
+    pub(crate) fn read_by<'p>(&self, params: &'p Params, asked: &'p Params) -> impl Iterator<Item = &'p str> {
         let values = params.values.iter().enumerate().filter(|(index, _)| is_read_by(*index));
         let tracked = values.map(|(_, value)| value.as_deref().unwrap_or_default());
-        tracked.chain(params.untracked.iter().flat_map(|(name, value)| [name, value]))
+        let decides = |name: &str| !name.contains('.') || asked.untracked.get(name).is_some();
+        let untracked = params.untracked.iter().filter(move |(name, _)| decides(name));
+        tracked.chain(untracked.flat_map(|(name, value)| [name, value]))
+    }
+
+    /// The names of two parts that are set, and that a server does not report.
+    pub(crate) fn custom<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = &'p str> {
+        let set = |index: &usize| params.values[*index].is_some() && !params.reports(*index);
+        let tracked = (0..self.names.len()).filter(set).map(|index| &*self.names[index]);
+        tracked.chain(params.untracked.iter().map(|(name, _)| name)).filter(|name| name.contains('.'))
     }
 
     /// The parameters that a server reports, with their values.
@@ -554,9 +564,15 @@ fn untracked_query(query: &mut String, name: &str, value: Option<&str>) {
         query.push(';');
     }
     match value {
+        // Where an extension was loaded since, there may be no such setting any more.
+        None if name.contains('.') => {
+            let _ = write!(
+                query,
+                "SELECT pg_catalog.set_config('{name}',NULL,false) WHERE pg_catalog.current_setting('{name}',true) IS NOT NULL"
+            );
+        }
         None => {
-            let words: Vec<String> = name.split('.').map(|word| format!("\"{word}\"")).collect();
-            let _ = write!(query, "RESET {}", words.join("."));
+            let _ = write!(query, "RESET \"{name}\"");
         }
         Some(value) => {
             let _ = write!(query, "SELECT pg_catalog.set_config('{name}',");

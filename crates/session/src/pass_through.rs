@@ -127,8 +127,9 @@ impl Link<'_, '_> {
             return Ok(self.refuse_query(judged.effects));
         }
         self.may_ask_for_values(Question::of(judged.effects, text.searched().0))?;
-        self.count_text(text, judged.effects);
-        self.query_with_resets(message, head, text, judged.effects, !judged.harmless)
+        let effects = self.note_custom(judged.effects, text.searched());
+        self.count_text(text, effects);
+        self.query_with_resets(message, head, text, effects, !judged.harmless)
     }
 
     fn read_parse(&mut self, message: &[u8], head: Head) -> Result<Rewrite, StopReason> {

@@ -26,7 +26,7 @@ const NEW_TEXT: u32 = 24;
 impl Link<'_, '_> {
     /// The statement of a Parse whose name is followed by `rest`.
     pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
-        let environment = self.ctx.parse_environment(&self.client.params);
+        let environment = self.ctx.parse_environment(&self.client.params, &self.client.start.asked);
         let before = self.ctx.interner.stored();
         let read = self.ctx.interner.read(rest, self.client.arriving.as_deref_mut());
         let statement = self.ctx.interner.intern_read(self.ctx.statements, rest, read, environment);
@@ -62,8 +62,8 @@ impl Link<'_, '_> {
     }
 
     fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
-        if given.statement.environment() != self.ctx.parse_environment(&self.client.params) {
-            let environment = self.ctx.parse_environment(&self.client.params);
+        if given.statement.environment() != self.ctx.parse_environment(&self.client.params, &self.client.start.asked) {
+            let environment = self.ctx.parse_environment(&self.client.params, &self.client.start.asked);
             let again = self.ctx.interner.intern_again(self.ctx.statements, &given.statement, environment);
             given.statement = again.map_err(not_interned)?;
             self.client.statements_mut().replace(name, given.statement.clone());

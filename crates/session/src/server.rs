@@ -9,6 +9,7 @@ use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::cancelled::FailsAt;
 use crate::closes::Closes;
+use crate::custom_names::NamedByTexts;
 use crate::descriptions::Descriptions;
 use crate::drawn_values::ServerSequences;
 use crate::dropping::Dropping;
@@ -93,6 +94,8 @@ pub struct Server {
     pub(crate) due: Due,
     /// What may have left the state that is asked for.
     pub(crate) suspects: Suspects,
+    /// The settings with names of two parts that its texts may have set.
+    pub(crate) custom: NamedByTexts,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
     /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
@@ -194,6 +197,7 @@ impl Server {
             found: None,
             due: Due::default(),
             suspects: Suspects::default(),
+            custom: NamedByTexts::default(),
             asked_at: None,
             bodies_asked: None,
             ready_withheld: false,
@@ -294,6 +298,7 @@ impl Server {
     fn end_use(&mut self) {
         self.use_began = self.pending.progress();
         self.own_notified = false;
+        self.custom.forget();
         self.sequences.end_use();
         self.statements.end_use(self.state.end_use());
     }
@@ -588,6 +593,15 @@ impl Server {
             self.suspects.add(text, if kinds.is_empty() { Dirty::ALL } else { kinds }, self.use_began);
         } else if !kinds.is_empty() {
             self.suspects.add(text, kinds, self.use_began);
+        }
+    }
+
+    /// A text with these effects is sent. Where it tells which settings with names of two parts it may set, the server is
+    /// asked for them, and nothing of them counts as left.
+    pub(crate) fn may_set(&mut self, effects: Effects, custom: Option<&[Box<str>]>) -> Effects {
+        match custom {
+            Some(names) if self.custom.add(names) => effects.without(Dirty::CUSTOM),
+            _ => effects,
         }
     }
 

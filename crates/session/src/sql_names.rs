@@ -129,7 +129,8 @@ impl Link<'_, '_> {
             return Ok(Called::Alike);
         }
         self.ensure(name, &mut given)?;
-        Ok(Called::Otherwise(given.statement.name().to_vec(), given.statement.effects()))
+        let effects = self.server.may_set(given.statement.effects(), given.statement.judged().custom.as_deref());
+        Ok(Called::Otherwise(given.statement.name().to_vec(), effects))
     }
 
     /// What the server calls a statement that is named by another, and what it does where that executes it. `None`: as

@@ -294,12 +294,11 @@ impl Script<'_> {
         let token = self.token();
         let name = token.replace('.', "_");
         let text = match self.rng.below(8) {
-            // The value identifies the client. With a point in its text, a setting of two parts might have been set, and
-            // the client keeps its server for it.
+            // The value identifies the client. The name of one of two parts is found in its text, unless that is long.
             0 => {
                 let value = self.client * 1000 + self.rng.between(1, 9) as u32;
-                let token = if self.rng.chance(500) { token.replace('.', ":") } else { token };
-                format!("SET work_mem = {value} /*{token}*/")
+                let name = if self.rng.chance(500) { "work_mem" } else { "app.tenant" };
+                format!("SET {name} = {value} /*{token}*/")
             }
             1 => format!("LISTEN {name} /*{token}*/"),
             2 => format!("PREPARE {name} AS ECHO {token}"),

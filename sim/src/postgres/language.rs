@@ -193,6 +193,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
             Command::Lock(call.trim_start_matches("pg_advisory_lock(").trim_end_matches(')').to_owned())
         }
         ["SELECT", call] if call.contains("set_config(") => set_config(call)?,
+        ["SELECT", call, "WHERE", ..] if call.contains(",NULL,") => Command::Reset(call.split('\'').nth(1)?.to_owned()),
         ["SELECT", "lastval()"] => Command::LastVal,
         ["SELECT", call] if call.starts_with("nextval('") => {
             Command::NextVal(call.trim_start_matches("nextval('").trim_end_matches("')").to_owned())
@@ -237,7 +238,9 @@ fn set_config(call: &str) -> Option<Command> {
 /// The kinds of state that a pooler asks about: the marks in quotes, and the settings.
 fn kinds(text: &str) -> Vec<String> {
     let marks = text.split('\'').filter(|part| part.starts_with('*')).map(str::to_owned);
-    marks.chain(text.contains("pg_settings").then(|| "*settings".to_owned())).collect()
+    // The names of settings that no view lists.
+    let names = text.split('\'').filter(|part| part.starts_with('{') && part.contains('.')).map(str::to_owned);
+    marks.chain(names).chain(text.contains("pg_settings").then(|| "*settings".to_owned())).collect()
 }
 
 /// `SET [LOCAL] name {=|TO} value`; quotes of the value are removed.

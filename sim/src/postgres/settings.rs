@@ -35,9 +35,9 @@ pub(crate) const TRACKED: [&str; 8] = [
     "scram_iterations",
 ];
 
-/// Settings that a server never reports.
-pub(crate) const UNREPORTED: [(&str, &str); 3] =
-    [("lock_timeout", "0"), ("statement_timeout", "0"), ("work_mem", "4096")];
+/// Settings that a server never reports. One of two parts is in no view either.
+pub(crate) const UNREPORTED: [(&str, &str); 4] =
+    [("app.tenant", ""), ("lock_timeout", "0"), ("statement_timeout", "0"), ("work_mem", "4096")];
 
 /// Known, but neither reported nor compared: drivers set it at startup, and poolers may apply it on servers.
 const QUIET: (&str, &str) = ("extra_float_digits", "1");
@@ -197,7 +197,7 @@ impl Settings {
         unreported().filter(differs).map(|at| format!("{}={}", place(at).0, self.at(at))).collect()
     }
 
-    /// The settings that the session has set, with their values.
+    /// The settings that the session has set, with their values: those of two parts, too.
     pub(crate) fn of_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let differs = |at: &usize| *self.session[*at] != *self.startup[*at];
         (0..KNOWN).filter(differs).map(|at| (place(at).0, &*self.session[at]))

@@ -237,6 +237,7 @@ pub(crate) fn ask_left<I: Io>(
     *phase = ServerPhase::Asking;
     up.ask_left(
         kinds,
+        &cx.sessions.params,
         &mut slot.accepted,
         &mut cx.sessions.scratch,
         &mut Wire::new(cx.io, ConnId::NONE, conn, &[], None),

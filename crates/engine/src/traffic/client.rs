@@ -56,10 +56,9 @@ fn place(kind: Dirty) -> u8 {
     kind.bits().trailing_zeros() as u8
 }
 
-/// Whether a setting keeps its client at a server in mode auto: servers do not list it, or it is no value to be set
-/// elsewhere.
+/// Whether a setting keeps its client at a server in mode auto: it is no value to be set elsewhere.
 fn keeps_server(setting: &str) -> bool {
-    setting.contains('.') || matches!(setting, "role" | "session_authorization" | "temp_buffers")
+    matches!(setting, "role" | "session_authorization" | "temp_buffers")
 }
 
 impl FollowedClient {

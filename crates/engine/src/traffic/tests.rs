@@ -94,14 +94,14 @@ const LEFT_SETTING: RecordedUse = RecordedUse::Left(0);
 #[test]
 fn each_use_of_session_state_is_a_line_with_its_clients_and_nothing_else_is() {
     let mut world = World::new(PoolMode::Session);
-    let texts = ["select 1", "set work_mem = 1", "set timezone = 1", "set my.own = 1", "listen a", "select f()"];
+    let texts = ["select 1", "set work_mem = 1", "set timezone = 1", "set temp_buffers = 1", "listen a", "select f()"];
     world.each(1, &texts);
     world.each(2, &texts);
     world.each(2, &texts);
     let wanted = [
         ("listen a", RecordedUse::Left(1)),
         ("select f()", RecordedUse::Unjudged),
-        ("set my.own = 1", RecordedUse::SetKept),
+        ("set temp_buffers = 1", RecordedUse::SetKept),
         ("set timezone = 1", RecordedUse::SetFollowed),
         ("set work_mem = 1", LEFT_SETTING),
     ];

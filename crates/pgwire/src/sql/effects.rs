@@ -83,6 +83,12 @@ impl Effects {
         Effects { may_leave: self.may_leave.union(more), plans, ..self }
     }
 
+    /// Without these kinds of state, which are known to be none, or otherwise.
+    #[must_use]
+    pub fn without(self, kinds: Dirty) -> Effects {
+        Effects { may_leave: self.may_leave.without(kinds), ..self }
+    }
+
     /// The union of the effects of two texts.
     #[must_use]
     pub fn either(self, other: Effects) -> Effects {

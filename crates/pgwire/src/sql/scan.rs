@@ -303,6 +303,11 @@ impl<'a> Scan<'a> {
         self.left
     }
 
+    /// Whether the text continues behind the bytes that are left.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
     /// Skips this many bytes and returns whether there were any left.
     pub(super) fn skip(&mut self, count: usize) -> bool {
         let left = self.left.get(count..);

@@ -85,7 +85,13 @@ impl Core {
             rows.extend(self.listens.iter().map(|channel| ("*listen".to_owned(), channel.clone())));
         }
         if kinds.iter().any(|kind| kind == "*settings") {
-            rows.extend(self.settings.of_session().map(|(name, value)| (name.to_owned(), value.to_owned())));
+            let listed = self.settings.of_session().filter(|(name, _)| !name.contains('.'));
+            rows.extend(listed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        for names in kinds.iter().filter(|kind| kind.starts_with('{')) {
+            let is_named = |name: &str| names.trim_matches(['{', '}']).split(',').any(|known| known == name);
+            let named = self.settings.of_session().filter(|(name, _)| name.contains('.') && is_named(name));
+            rows.extend(named.map(|(name, value)| ("*set".to_owned(), format!("{name}={value}"))));
         }
         if kinds.iter().any(|kind| kind == "*bodies") {
             // Now and then somebody changes a function past the pool.
