@@ -88,7 +88,9 @@ fn allow_encrypts_if_the_server_requires_it() {
     let mut superuser = postgres.superuser("postgres");
     let file = superuser.value("SHOW hba_file").unwrap().expect("a file");
     superuser
-        .query(&format!("COPY (SELECT 1) TO PROGRAM $program$ sed -i 's/^host /hostssl /' '{file}' $program$"))
+        .query(&format!(
+            "COPY (SELECT 1) TO PROGRAM $program$ cat >/dev/null; sed -i 's/^host /hostssl /' '{file}' $program$"
+        ))
         .unwrap();
     superuser.query("SELECT pg_reload_conf()").unwrap();
     let site = Site::on(&postgres, setup("disable"), Mode::Transaction);

@@ -152,8 +152,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
     };
     let mut listening = Listening::bind(plan.listen, inherited, &file_users)?;
     let bound = listening.bound().clone();
-    let count = plan.workers.max(1);
-    let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
+    let polls = (0..plan.workers.max(1)).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
     let polls = polls.map_err(StartError::because("can't make an event queue"))?;
     listening.register(polls[0].registry()).map_err(StartError::because("can't wait for clients"))?;
     let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
@@ -235,8 +234,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
         port.connects.apply_config(&plan.dns);
         port
     });
-    let keys = (process_key, ids_after);
-    running.workers = spawn(ports.collect(), handler, keys, by_ring.then_some(plan.ring))?;
+    running.workers = spawn(ports.collect(), handler, (process_key, ids_after), by_ring.then_some(plan.ring))?;
     Ok(running)
 }
 

@@ -265,9 +265,10 @@ impl Postgres {
     }
 
     /// The checker "one primary at a time": while a client's transaction begins on one server, none of the same pool
-    /// is open on another one, as far as the pooler has not closed the connection.
+    /// is open on another one, as far as the pooler has not closed the connections: a request that was on its way by then
+    /// may still be executed.
     fn check_primary(&mut self, ctx: &mut Context, number: u32) {
-        let Some(own) = self.get(number) else { return };
+        let Some(own) = self.get(number).filter(|own| ctx.net.is_open(own.pooler())) else { return };
         let (server, database) = (own.server, own.database().to_owned());
         let pool = database.strip_prefix("db").and_then(|number| number.parse::<u32>().ok());
         if pool.is_none_or(|number| ctx.rules.primaries & 1 << number == 0) {
