@@ -154,7 +154,7 @@ impl Script<'_> {
         }
         if self.draws_values() && !self.core.has_asked() {
             // From here on the pooler keeps others' values from it.
-            return query(self.marked("SELECT lastval()"));
+            return query(if self.rng.chance(500) { self.marked("SELECT lastval()") } else { self.asks_and_names() });
         }
         match self.kind(open) {
             Kind::Simple if self.draws_values() && !(*self.tokens).is_multiple_of(3) => self.sequence(),
@@ -244,11 +244,18 @@ impl Script<'_> {
     /// Draws a value of a sequence, or asks for the last one.
     fn sequence(&mut self) -> Burst {
         let token = self.token();
-        query(match self.rng.below(8) {
+        query(match self.rng.below(9) {
             0..=3 => format!("SELECT nextval('{token}')"),
             4 => self.marked("DISCARD SEQUENCES"),
+            5 => self.asks_and_names(),
             _ => self.marked("SELECT lastval()"),
         })
+    }
+
+    /// The pooler may have something to send before the first command, and waits for its answer with the second.
+    fn asks_and_names(&mut self) -> String {
+        let (asks, names) = (self.marked("SELECT lastval()"), self.about_statement());
+        format!("{asks}; {}", self.marked(&names))
     }
 
     fn many(&mut self) -> Burst {

@@ -39,6 +39,7 @@ const SESSION_STATE: &str = "crates/session/src/session_state.rs";
 const ASKING: &str = "crates/session/src/asking.rs";
 const SEQUENCES: &str = "crates/session/src/sequences.rs";
 const PARAMS: &str = "crates/session/src/params.rs";
+const FROM_CLIENT: &str = "crates/session/src/from_client.rs";
 const FROM_SERVER: &str = "crates/session/src/from_server.rs";
 const NAMING: &str = "crates/session/src/naming.rs";
 const PENDING: &str = "crates/session/src/pending.rs";
@@ -101,6 +102,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: ASKING,
             from: "        let mut there = found.kinds;\n",
             to: "        let mut there = if PLANTED { Dirty::NONE } else { found.kinds };\n",
+        }],
+    },
+    Mutant {
+        name: "unsent command",
+        what: "what was composed for a server is not sent where the message then waits for an answer",
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::NoConnLeaks],
+        edits: &[Edit {
+            file: FROM_CLIENT,
+            from: "            Some(Err(stop @ StopReason::AwaitReplies(_))) => {\n",
+            to: "            Some(Err(stop @ StopReason::AwaitReplies(_)))\n                if !PLANTED || stop == StopReason::from(ReplyWait::Description) =>\n            {\n",
         }],
     },
     Mutant {
