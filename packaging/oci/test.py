@@ -147,6 +147,9 @@ def main():
     images = {path.name.rsplit("-", 1)[1].split(".")[0]: path for path in (ROOT / "target/packages").glob("*-*-*.oci.tar")}
     if own not in images:
         raise SystemExit(f"there is no image for {own}: make packages")
+    for program, package in {"bwrap": "bubblewrap", "openssl": "openssl", "setpriv": "util-linux"}.items():
+        if not shutil.which(program):
+            raise SystemExit(f"there is no {program}; on Debian: apt-get install {package}")
     work = pathlib.Path(tempfile.mkdtemp())
     work.chmod(0o755)
     stop = None
