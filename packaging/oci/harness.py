@@ -81,15 +81,16 @@ def unpack(image, root):
 class Container:
     """The image, running."""
 
-    def __init__(self, root, words, uid, mounts, log, sockets=None, writable=("/run/weir",)):
+    def __init__(self, root, words, uid, mounts, log, sockets=None, writable=("/run/weir",), env=None):
         binds = [word for at, folder in mounts.items() for word in ["--ro-bind", str(folder), at]]
         if sockets:
             shutil.chown(sockets, uid, uid)
             binds += ["--bind", str(sockets), "/controller/run"]
+        variables = [word for name, value in (env or {}).items() for word in ["--setenv", name, value]]
         tmpfs = [word for at in writable for word in ["--perms", "0755", "--tmpfs", at]]
         self.become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         command = [*self.become, "bwrap", "--unshare-user", "--uid", str(uid), "--gid", str(uid), "--ro-bind", str(root), "/", *tmpfs, *binds,
-                   "--proc", "/proc", "--dev", "/dev", "--clearenv", "--setenv", "RUNTIME_DIRECTORY", "/run/weir",
+                   "--proc", "/proc", "--dev", "/dev", "--clearenv", "--setenv", "RUNTIME_DIRECTORY", "/run/weir", *variables,
                    "--cap-drop", "ALL", "--die-with-parent", "--", *words]
         self.log = log
         self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)

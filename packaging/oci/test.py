@@ -26,12 +26,16 @@ KUBERNETES = "v1.33.0"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+# What Kubernetes says to the first pod of the chart (the downward API).
+FIRST_POD = {"POD_NAME": "weir-1", "POD_NUMBER": "1", "POD_IP": "127.0.0.1"}
+
+
 def rendered(values):
     """The weir.toml and the container of the chart."""
     text = run(str(ROOT / "target/tools/helm"), "template", "weir", "--kube-version", KUBERNETES, str(ROOT / "packaging/helm/weir"), "-f", str(values)).stdout
     block = text[text.index("  weir.toml: |\n") + len("  weir.toml: |\n"):]
     lines = block[:block.index("\n---")].splitlines()
-    args = re.search(r"args: \[(.*)\]", text).group(1).split(", ")
+    args = re.findall(r"args: \[(serve.*)\]", text)[-1].split(", ")
     return "\n".join(line[4:] for line in lines) + "\n", args
 
 
@@ -61,7 +65,7 @@ shutdown: {{delaySeconds: 3, timeoutSeconds: 5, reserveSeconds: 1}}
     # The mount points of a read-only root.
     for at in mounts:
         (root / at[1:]).mkdir(parents=True, exist_ok=True)
-    weir = Container(root, ["/usr/bin/weir", *args], 65532, mounts, work / "chart.log")
+    weir = Container(root, ["/usr/bin/weir", *args], 65532, mounts, work / "chart.log", env=FIRST_POD)
     query = lambda password, sql="SELECT 6 * 7": psql("app", password, "app", sql, 6432, "require")
     size = lambda: re.search(r"^app\|.*", psql("admin", "admin", "weir", "SHOW DATABASES", 6432), re.M)
     try:
@@ -122,7 +126,7 @@ shutdown: {{delaySeconds: 3, timeoutSeconds: 5, reserveSeconds: 1}}
     settings = Volume(work / "plain-config", {"weir.toml": text})
     secrets = Volume(work / "plain-secrets", {"userlist.txt": '"app" "one"\n', "app": "app-secret\n"})
     mounts = {"/etc/weir/config": settings.folder, "/etc/weir/secrets": secrets.folder}
-    weir = Container(root, ["/usr/bin/weir", *args], 65532, mounts, work / "plain.log")
+    weir = Container(root, ["/usr/bin/weir", *args], 65532, mounts, work / "plain.log", env=FIRST_POD)
     probe = lambda *words: run(str(root / "usr/bin/weir"), "ready", *words).returncode
     query = lambda: psql("app", "one", "app", "SELECT 6 * 7", 6432)
     try:

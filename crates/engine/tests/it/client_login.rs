@@ -355,9 +355,11 @@ fn a_servers_refusal_reaches_the_client_with_the_pool_and_the_server() {
     let mut pool = (*config.pools["db"]).clone();
     (pool.user, pool.database) = (Some("app".into()), "shop".into());
     config.pools.insert("db".into(), Arc::new(pool));
-    for (sqlstate, hint) in
-        [("3D000", "Correct the pool's database"), ("28P01", "not the client's"), ("28000", "pg_hba")]
-    {
+    for (sqlstate, hint) in [
+        ("3D000", "Correct the pool's database"),
+        ("28P01", "where the pool has none, with the client's"),
+        ("28000", "pg_hba"),
+    ] {
         let mut world = World::new(config.clone());
         let ann = from(&mut world, tcp("10.1.2.3:1"), "ann", "db");
         let server = world.connecting().expect("a connect");
