@@ -18,6 +18,9 @@ use crate::custom_names::OF_USERS;
 /// The most names that are known.
 const MOST: usize = 512;
 
+/// The most characters of bodies that are searched for names of what leaves state: a few milliseconds for each name.
+const MOST_SEARCHED: u32 = 16 << 20;
+
 /// Marks a row with a name, which is empty where any text may call a function that leaves state.
 pub(crate) const NAME: &str = "*function";
 
@@ -69,6 +72,9 @@ const EXPRESSIONS: [(&str, &str, &str, &str); 8] = [
     ("pg_proc", "pg_proc", "oid", "proargdefaults"),
     ("pg_type", "pg_type", "oid", "typdefaultbin"),
 ];
+
+/// No text calls a function of a trigger or an event trigger.
+const NO_TRIGGER: &str = " AND prorettype OPERATOR(pg_catalog.<>) ALL('{2279,3838}')";
 
 /// Functions of PostgreSQL that run the text of a query that they are given.
 const RUN_TEXTS: [&str; 5] =
@@ -257,18 +263,16 @@ pub(crate) fn query() -> String {
         is("pg_class")
     );
     let caller = format!(
-        "SELECT {},f.oid FROM ({} UNION ALL {} UNION ALL {}) AS called(name) JOIN pg_catalog.pg_proc AS f \
-         ON f.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
-         AND pg_catalog.strpos(pg_catalog.lower(prosrc),pg_catalog.lower(called.name)) OPERATOR(pg_catalog.>) 0 \
-         AND prosrc OPERATOR(pg_catalog.~*) pg_catalog.concat('(?:^|[^[:alnum:]_$])',\
-         pg_catalog.regexp_replace(called.name,'[^[:alnum:]_]','.','g'),'(?:$|[^[:alnum:]_$])')",
+        "SELECT {},bodies.id FROM ({} UNION ALL {} UNION ALL {}) AS called(name) JOIN bodies ON pg_catalog.strpos(body,pg_catalog.lower(called.name)) OPERATOR(pg_catalog.>) 0 \
+         AND body OPERATOR(pg_catalog.~) pg_catalog.concat('(?:^|[^[:alnum:]_$])',\
+         pg_catalog.regexp_replace(pg_catalog.lower(called.name),'[^[:alnum:]_]','.','g'),'(?:$|[^[:alnum:]_$])')",
         class("pg_proc"),
-        of_row("pg_proc", "proname", ""),
+        of_row("pg_proc", "proname", NO_TRIGGER),
         of_row("pg_class", "relname", no_index),
         of_row("pg_type", "typname", "")
     );
     let names = [
-        named("pg_proc", "proname", ""),
+        named("pg_proc", "proname", NO_TRIGGER),
         named("pg_class", "relname", no_index),
         named("pg_type", "typname", ""),
         named("pg_operator", "oprname", ""),
@@ -291,11 +295,18 @@ pub(crate) fn query() -> String {
         ),
     ];
     let next = [dependent, owner, parent, referenced, caller].join(" UNION ALL ");
+    // What is named twice is computed once: the bodies, which are searched for each name. The last condition always holds, and
+    // PostgreSQL expects it of few: the query would be compiled otherwise (jit_above_cost), for longer than it runs.
     format!(
         "SELECT CASE WHEN composes THEN '{COMPOSER}' ELSE '{NAME}' END,name FROM (WITH RECURSIVE \
+         bodies(id,body) AS (SELECT oid,pg_catalog.lower(prosrc) FROM pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) \
+         {OF_USERS}::pg_catalog.oid AND (SELECT pg_catalog.sum(pg_catalog.length(prosrc)) FROM pg_catalog.pg_proc WHERE oid \
+         OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid) OPERATOR(pg_catalog.<=) {MOST_SEARCHED} \
+         AND pg_catalog.strpos(prosrc,'') OPERATOR(pg_catalog.=) 1),\
          leaving(class,id,composes) AS ({} UNION SELECT next.class,next.id,leaving.composes FROM leaving \
          CROSS JOIN LATERAL ({next}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.bool_or(composes) \
-         FROM ({}) AS names(name,composes) GROUP BY 1 ORDER BY 2 DESC LIMIT {}) AS functions(name,composes)",
+         FROM ({}) AS names(name,composes) GROUP BY 1 ORDER BY 2 DESC LIMIT {} OFFSET (SELECT 0 FROM bodies LIMIT 1)) \
+         AS functions(name,composes)",
         seeds.join(" UNION ALL "),
         names.join(" UNION ALL "),
         MOST + 1
