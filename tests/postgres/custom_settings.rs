@@ -250,3 +250,53 @@ fn what_procedures_and_prepared_statements_set_follows_their_client() {
         assert_eq!((own(&mut client, "my.late"), own(&mut other, "my.late")), ("four".into(), String::new()));
     }
 }
+
+/// PostgreSQL makes a constant of such a function when it plans a statement, which clients share.
+#[test]
+fn what_an_immutable_function_reads_of_one_client_is_in_no_plan_of_another() {
+    for direct in [true, false] {
+        let site = auto(2, 1, "");
+        let reads = "RETURNS text IMMUTABLE LANGUAGE plpgsql AS";
+        let body = if direct { "current_setting('app.tenant', true)" } else { "reads()" };
+        let helper = "CREATE FUNCTION reads() RETURNS text STABLE LANGUAGE sql AS \
+                      $$ SELECT current_setting('app.tenant', true) $$; ";
+        site.superuser()
+            .query_all(&format!("{helper}CREATE FUNCTION tenant() {reads} $$ BEGIN RETURN {body}; END $$"))
+            .unwrap();
+        let mut clients: Vec<(&str, Connection)> = ["ann", "bob", "eve"].map(|name| (name, site.connect())).into();
+        for (_, client) in &mut clients {
+            client.query("SELECT 1").unwrap();
+            ask(client, &Batch::new().parse("s", "SELECT coalesce(tenant(), '')").sync(), 1);
+        }
+        let run = |client: &mut Connection| {
+            let answer = ask(client, &Batch::new().bind("", "s", &[]).execute("", 0).sync(), 1);
+            answer.iter().find_map(|line| line.strip_prefix("Row ").map(str::to_owned)).unwrap_or_default()
+        };
+        // What a session has planned before it has a value stays, with a direct connection, too. Another's value is never there.
+        let is_own = |found: &str, name: &str| found.is_empty() || found == name;
+        for turn in 0..24 {
+            let (name, client) = &mut clients[turn % 3];
+            let set = match turn / 3 % 3 {
+                0 => format!("SET LOCAL app.tenant = '{name}'"),
+                1 => format!("SELECT set_config('app.tenant', '{name}', true)"),
+                _ => format!("SELECT 1; SET LOCAL app.tenant = '{name}'"),
+            };
+            client.query("BEGIN").unwrap();
+            client.query_all(&set).unwrap();
+            let found = run(client);
+            assert!(is_own(&found, name), "{direct}, {turn}: {set}: {found}");
+            client.query("COMMIT").unwrap();
+            let (_, other) = &mut clients[(turn + 1) % 3];
+            assert_eq!(run(other), "", "{direct}, {turn}: one who has set nothing");
+        }
+        for turn in 0..12 {
+            let (name, client) = &mut clients[turn % 3];
+            client.query(&format!("SET app.tenant = '{name}'")).unwrap();
+            assert_eq!(run(client), *name, "{direct}, {turn}: SET");
+            for (name, other) in &mut clients {
+                let found = run(other);
+                assert!(is_own(&found, name), "{direct}, {turn}: after SET: {found}");
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::state_messages;
 use crate::statements::PoolStatements;
 use crate::suspects::Suspects;
-use crate::{function_bodies, leaving_functions};
+use crate::{custom_names, function_bodies, leaving_functions};
 
 /// What a server has said of the state that its client has left.
 #[derive(Debug)]
@@ -95,6 +95,7 @@ impl Server {
                 texts.custom.forget();
                 more.push(leaving_functions::query());
                 more.push(leaving_functions::sources_query());
+                more.push(custom_names::planned_query());
                 self.bodies_asked = Some(changes);
             }
             more.push(function_bodies::query());
@@ -159,6 +160,8 @@ impl Server {
             if texts.leaving.learn(found.functions, found.composers) || is_doubtful {
                 texts.texts.judge_again();
             }
+            texts.custom_is_planned = found.custom_is_planned;
+            self.state.plan_by_custom(found.custom_is_planned);
             texts.bodies.read(changes, found.counted.as_deref());
         }
         if asked.contains(Dirty::SETTINGS) {

@@ -186,7 +186,7 @@ impl Context<'_> {
     /// By what a text is parsed that a client with these parameters sends now, as far as that is known; `asked`: those of
     /// its login.
     pub(crate) fn parse_environment(&self, client: &Params, asked: &Params) -> ParseEnvironment {
-        let values = self.params.read_by(client, asked);
+        let values = self.params.read_by(client, asked, self.statements.custom_is_planned);
         self.interner.environment(values, self.statements.schema_changes())
     }
 

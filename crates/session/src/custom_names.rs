@@ -26,6 +26,27 @@ const MAX_VALUE: u32 = 10_000;
 const IN_BODY: &str = "(?:set_config[[:space:]]*[(][^a-z0-9_]{1,20}|(?:^|[^a-z0-9_])set[[:space:]]+(?:session[[:space:]]+)?)\
                        \"?([a-z_][a-z0-9_]*[.][a-z_][a-z0-9_.]*)";
 
+/// Marks a row where a function that is IMMUTABLE reads such settings, itself or by another one that it names. It should not
+/// be: PostgreSQL makes a constant of it in a plan, which other clients share.
+pub(crate) const PLANNED: &str = "*planned";
+
+/// The query for that.
+pub(crate) fn planned_query() -> String {
+    let functions = |name: &str| {
+        format!(
+            "pg_catalog.pg_proc AS {name} WHERE {name}.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND {name}"
+        )
+    };
+    let reads = ".prosrc OPERATOR(pg_catalog.~*) 'current_setting'";
+    format!(
+        "SELECT '{PLANNED}','' WHERE EXISTS(SELECT FROM {}.provolatile OPERATOR(pg_catalog.=) 'i' AND (planned{reads} \
+         OR EXISTS(SELECT FROM {}{reads} AND pg_catalog.strpos(pg_catalog.lower(planned.prosrc),pg_catalog.lower(reader.proname)) \
+         OPERATOR(pg_catalog.>) 0)))",
+        functions("planned"),
+        functions("reader")
+    )
+}
+
 /// The first identity of what PostgreSQL itself has not created (`FirstNormalObjectId`).
 pub(crate) const OF_USERS: u32 = 16384;
 

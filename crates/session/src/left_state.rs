@@ -84,6 +84,8 @@ pub(crate) struct Found {
     /// The functions that leave state, and those behind which the name of a setting is composed.
     pub(crate) functions: Vec<String>,
     pub(crate) composers: Vec<String>,
+    /// A function that is IMMUTABLE reads settings with names of two parts.
+    pub(crate) custom_is_planned: bool,
     /// A hash of what leaves state, as far as bodies say so.
     pub(crate) sources: Option<String>,
     /// What the server has counted of changed bodies.
@@ -129,6 +131,7 @@ impl Found {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
             leaving_functions::NAME => self.functions.push(value.to_owned()),
+            custom_names::PLANNED => self.custom_is_planned = true,
             leaving_functions::COMPOSER => self.composers.push(value.to_owned()),
             leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
             function_bodies::COUNTED => self.counted = Some(value.to_owned()),
@@ -179,6 +182,7 @@ mod tests {
         let more = CustomNames::default().query(["my.own"].into_iter(), true).into_iter().chain([
             leaving_functions::query(),
             leaving_functions::sources_query(),
+            custom_names::planned_query(),
             function_bodies::query(),
         ]);
         let all = query(Dirty::ALL, more.collect());

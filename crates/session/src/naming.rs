@@ -126,6 +126,9 @@ impl Link<'_, '_> {
 
     /// A text may set something for which the server can't be asked: its client keeps the server.
     fn note_unknown_settings(&mut self, counted: Counted) {
+        if counted.due.is_some_and(|due| due.says_so) {
+            self.server.state.may_set_custom();
+        }
         if counted.sets_unknown {
             self.server.state.leave(Dirty::SETTINGS.union(Dirty::CUSTOM));
         }

@@ -233,11 +233,16 @@ impl ParamTable {
     }
 
     /// The values by which a text is parsed and planned, of a client that has asked for some at its login. A setting with a
-    /// name of two parts decides no plan, unless it is one that an extension needs from the start.
-    pub(crate) fn read_by<'p>(&self, params: &'p Params, asked: &'p Params) -> impl Iterator<Item = &'p str> {
+    /// name of two parts decides no plan, unless it is one that an extension needs from the start; `custom`: unless it does.
+    pub(crate) fn read_by<'p>(
+        &self,
+        params: &'p Params,
+        asked: &'p Params,
+        custom: bool,
+    ) -> impl Iterator<Item = &'p str> {
         let values = params.values.iter().enumerate().filter(|(index, _)| is_read_by(*index));
         let tracked = values.map(|(_, value)| value.as_deref().unwrap_or_default());
-        let decides = |name: &str| !name.contains('.') || asked.untracked.get(name).is_some();
+        let decides = move |name: &str| custom || !name.contains('.') || asked.untracked.get(name).is_some();
         let untracked = params.untracked.iter().filter(move |(name, _)| decides(name));
         tracked.chain(untracked.flat_map(|(name, value)| [name, value]))
     }

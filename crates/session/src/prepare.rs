@@ -57,12 +57,20 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn ensure(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         self.must_be_known_on_server(given.statement.key())?;
+        if self.ctx.statements.custom_is_planned && self.is_read_otherwise(given) {
+            return self.make_ready(name, given);
+        }
         let found = self.touch(given.statement.key());
         if matches!(found, OnServer::Ready | OnServer::Unsure) { Ok(found) } else { self.make_ready(name, given) }
     }
 
+    /// Whether the statement would be read and planned by other values now than when it was given to the client.
+    fn is_read_otherwise(&self, given: &Given) -> bool {
+        given.statement.environment() != self.ctx.parse_environment(&self.client.params, &self.client.start.asked)
+    }
+
     fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
-        if given.statement.environment() != self.ctx.parse_environment(&self.client.params, &self.client.start.asked) {
+        if self.is_read_otherwise(given) {
             let environment = self.ctx.parse_environment(&self.client.params, &self.client.start.asked);
             let again = self.ctx.interner.intern_again(self.ctx.statements, &given.statement, environment);
             given.statement = again.map_err(not_interned)?;

@@ -567,6 +567,7 @@ impl Server {
     /// A client of the pool uses the server whose texts are asked about (`mode = "auto"`).
     #[inline]
     pub fn note_functions_found(&mut self, texts: &PoolStatements) {
+        self.state.plan_by_custom(texts.custom_is_planned);
         if self.functions_found.is_none() {
             self.functions_found = Some(texts.functions_found());
         }

@@ -25,6 +25,8 @@ pub(crate) struct SessionState {
     temporary: bool,
     /// A setting was changed on which plans depend, if only for a transaction.
     plans_changed: bool,
+    /// Plans may depend on settings with names of two parts: a function of the database reads them that is IMMUTABLE.
+    custom_is_planned: bool,
     /// A text was executed that may have set `default_transaction_read_only`, if only for a transaction.
     read_only_set: bool,
     /// What the text in the unnamed statement does.
@@ -210,7 +212,7 @@ impl SessionState {
     /// A command of the client's has ended with this tag; none where it ended otherwise.
     pub(crate) fn answered(&mut self, effects: Effects, tag: Option<&[u8]>) {
         self.leave(effects.after(tag));
-        self.plans_changed |= effects.changes_plans(tag);
+        self.plans_changed |= effects.changes_plans(tag, self.custom_is_planned);
         if let Some(tag) = tag {
             self.lost.insert(effects.leaves);
             self.read_only_set |= effects.sets_read_only(tag);
@@ -220,7 +222,7 @@ impl SessionState {
     /// A command failed: what it did within its transaction is undone.
     pub(crate) fn failed(&mut self, effects: Effects) {
         self.leave(effects.after(None));
-        self.plans_changed |= effects.changes_plans(None);
+        self.plans_changed |= effects.changes_plans(None, self.custom_is_planned);
         self.rolled_back();
     }
 
@@ -259,6 +261,16 @@ impl SessionState {
             self.named_portals = Effects::NONE;
         }
         TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
+    }
+
+    /// Whether plans may depend on settings with names of two parts.
+    pub(crate) fn plan_by_custom(&mut self, may: bool) {
+        self.custom_is_planned = may;
+    }
+
+    /// A text may have set something that it does not show, as a function does.
+    pub(crate) fn may_set_custom(&mut self) {
+        self.plans_changed |= self.custom_is_planned;
     }
 
     /// Whether a setting was changed in this use of the server on which plans depend, if only for a transaction.

@@ -266,6 +266,7 @@ impl Interner {
             texts: TextCounts::default(),
             custom: CustomNames::default(),
             leaving: LeavingFunctions::default(),
+            custom_is_planned: false,
             bodies: FunctionBodies::default(),
             is_calm: true,
         }
@@ -508,6 +509,8 @@ pub struct PoolStatements {
     pub(crate) custom: CustomNames,
     /// The functions whose bodies say that they leave state.
     pub(crate) leaving: LeavingFunctions,
+    /// Whether a function that is IMMUTABLE reads such settings: PostgreSQL makes a constant of it in a plan.
+    pub(crate) custom_is_planned: bool,
     /// Whether the bodies of functions are still those that were read.
     pub(crate) bodies: FunctionBodies,
     /// There is nothing to look up: none is in `outdated`, and none was dropped.

@@ -28,8 +28,10 @@ pub enum Plans {
     ByTag,
     /// Whatever its command tags.
     Changed,
-    /// No.
+    /// No, unless plans depend on settings with names of two parts.
     Kept,
+    /// If one of its command tags is SET, or plans depend on settings with names of two parts.
+    KeptByTag,
 }
 
 /// What is known of a text once it was read.
@@ -96,7 +98,7 @@ impl Effects {
         let plans = match (self.plans, other.plans) {
             (one, another) if one == another => one,
             (Plans::Changed, _) | (_, Plans::Changed) => Plans::Changed,
-            _ => Plans::ByTag,
+            _ => Plans::KeptByTag,
         };
         Effects {
             may_leave: self.may_leave.union(other.may_leave),
@@ -107,13 +109,14 @@ impl Effects {
     }
 
     /// Whether plans may depend on what was set when a command of the text has ended with this tag; none where it ended
-    /// otherwise.
+    /// otherwise. `custom`: they may depend on settings with names of two parts.
     #[inline]
-    pub fn changes_plans(self, tag: Option<&[u8]>) -> bool {
+    pub fn changes_plans(self, tag: Option<&[u8]>, custom: bool) -> bool {
         match self.plans {
             Plans::ByTag => tag == Some(b"SET"),
             Plans::Changed => true,
-            Plans::Kept => false,
+            Plans::Kept => custom,
+            Plans::KeptByTag => custom || tag == Some(b"SET"),
         }
     }
 
@@ -173,7 +176,11 @@ impl Judgement {
             let SetConfigs { local, harmless, plain } = set_configs(text);
             may_leave = if local { may_leave.without(Dirty::SETTINGS) } else { may_leave };
             hidden = !plain;
-            plans = if harmless { plans } else { Plans::Changed };
+            plans = match plans {
+                _ if !harmless => Plans::Changed,
+                Plans::ByTag => Plans::KeptByTag,
+                plans => plans,
+            };
         }
         let harmless = !several && may_leave.is_empty() && leaves_only_mentions(text);
         hidden |= (several || matches!(head, SqlHead::Set)) && text.contains(&b'.');
@@ -297,7 +304,19 @@ mod tests {
             ("select set_config('my.own', '1', false)", "SELECT 1", false),
             ("update pg_settings set setting = 'b' where name = 'a'", "UPDATE 0", true),
         ] {
-            assert_eq!(Effects::of(text.as_bytes()).changes_plans(Some(tag.as_bytes())), want, "{text}");
+            assert_eq!(Effects::of(text.as_bytes()).changes_plans(Some(tag.as_bytes()), false), want, "{text}");
+        }
+        for text in [
+            "set my.own = 1",
+            "set local my.own = 1",
+            "select set_config('my.own', '1', true)",
+            "select 1; select set_config('a.b', '', true)",
+        ] {
+            let effects = Effects::of(text.as_bytes());
+            assert!(
+                effects.changes_plans(Some(b"SELECT 1"), true) && !effects.changes_plans(Some(b"SELECT 1"), false),
+                "{text}"
+            );
         }
         assert_eq!(Effects::of(b"select pg_advisory_lock(1), 1/0").after(None), Dirty::LOCKS, "it failed, and is held");
         let failed = Effects::of(b"do $$begin prepare a as select 1; raise 'x'; end$$").after(None);
