@@ -73,6 +73,9 @@ const EXPRESSIONS: [(&str, &str, &str, &str); 8] = [
     ("pg_type", "pg_type", "oid", "typdefaultbin"),
 ];
 
+/// No text names an index to use it.
+const NO_INDEX: &str = " AND relkind OPERATOR(pg_catalog.<>) ALL('{i,I}')";
+
 /// No text calls a function of a trigger or an event trigger.
 const NO_TRIGGER: &str = " AND prorettype OPERATOR(pg_catalog.<>) ALL('{2279,3838}')";
 
@@ -203,25 +206,23 @@ fn leaves() -> String {
     )
 }
 
-/// The query for their names, and for those of all that calls them.
-pub(crate) fn query() -> String {
-    let class = |name: &str| format!("'pg_catalog.{name}'::pg_catalog.regclass");
-    let any_of = |names: &[&str]| names.iter().map(|name| class(name)).collect::<Vec<_>>().join(",");
-    let is = |name: &str| format!("leaving.class OPERATOR(pg_catalog.=) {}", class(name));
-    // The names of what is found, with the class that has them, as a query over `leaving`.
-    let named = |class: &str, name: &str, only: &str| {
-        format!(
-            "SELECT {name},composes FROM leaving JOIN pg_catalog.{class} AS named ON named.oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
-            is(class)
-        )
-    };
-    let no_index = " AND relkind OPERATOR(pg_catalog.<>) ALL('{i,I}')";
-    let of_row = |class: &str, name: &str, only: &str| {
-        format!(
-            "SELECT {name}::pg_catalog.text FROM pg_catalog.{class} WHERE oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
-            is(class)
-        )
-    };
+/// A catalog as a class of objects (`pg_depend.classid`).
+fn class(catalog: &str) -> String {
+    format!("'pg_catalog.{catalog}'::pg_catalog.regclass")
+}
+
+fn any_of(catalogs: &[&str]) -> String {
+    format!("ANY(ARRAY[{}])", catalogs.iter().map(|catalog| class(catalog)).collect::<Vec<_>>().join(","))
+}
+
+/// The condition for a row of `leaving` that is of a catalog.
+fn is(catalog: &str) -> String {
+    format!("leaving.class OPERATOR(pg_catalog.=) {}", class(catalog))
+}
+
+/// Functions that leave state themselves, and what has an expression that does, as queries for their class, their number, and
+/// whether the name of a setting is composed.
+fn seeds() -> String {
     let mut seeds = vec![format!(
         "SELECT {}::pg_catalog.oid,f.oid,{BODY} OPERATOR(pg_catalog.~*) '{}' FROM pg_catalog.pg_proc AS f WHERE {}",
         class("pg_proc"),
@@ -236,16 +237,21 @@ pub(crate) fn query() -> String {
             class(of)
         )
     }));
+    seeds.join(" UNION ALL ")
+}
+
+/// What calls what `leaving` has, as queries over a row of it for the class and the number.
+fn callers() -> String {
     let dependent = format!(
         "SELECT classid,objid FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) leaving.class \
-         AND refobjid OPERATOR(pg_catalog.=) leaving.id AND (NOT {} OR classid OPERATOR(pg_catalog.=) ANY(ARRAY[{}]))",
+         AND refobjid OPERATOR(pg_catalog.=) leaving.id AND (NOT {} OR classid OPERATOR(pg_catalog.=) {})",
         is("pg_class"),
         any_of(&["pg_rewrite", "pg_proc"])
     );
     let owner = format!(
         "SELECT refclassid,refobjid FROM pg_catalog.pg_depend WHERE classid OPERATOR(pg_catalog.=) leaving.class \
-         AND objid OPERATOR(pg_catalog.=) leaving.id AND refclassid OPERATOR(pg_catalog.=) ANY(ARRAY[{}]) \
-         AND (deptype OPERATOR(pg_catalog.=) ANY('{{a,i}}') AND classid OPERATOR(pg_catalog.=) ANY(ARRAY[{}]) OR {})",
+         AND objid OPERATOR(pg_catalog.=) leaving.id AND refclassid OPERATOR(pg_catalog.=) {} \
+         AND (deptype OPERATOR(pg_catalog.=) ANY('{{a,i}}') AND classid OPERATOR(pg_catalog.=) {} OR {})",
         any_of(&["pg_class", "pg_type"]),
         any_of(&["pg_class", "pg_trigger", "pg_rewrite", "pg_constraint", "pg_policy", "pg_attrdef"]),
         is("pg_cast")
@@ -262,18 +268,40 @@ pub(crate) fn query() -> String {
         class("pg_class"),
         is("pg_class")
     );
-    let caller = format!(
+    [dependent, owner, parent, referenced, called_by_name()].join(" UNION ALL ")
+}
+
+/// Functions whose bodies have the name of what `leaving` has.
+fn called_by_name() -> String {
+    let of_row = |catalog: &str, name: &str, only: &str| {
+        format!(
+            "SELECT {name}::pg_catalog.text FROM pg_catalog.{catalog} WHERE oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
+            is(catalog)
+        )
+    };
+    format!(
         "SELECT {},bodies.id FROM ({} UNION ALL {} UNION ALL {}) AS called(name) JOIN bodies ON pg_catalog.strpos(body,pg_catalog.lower(called.name)) OPERATOR(pg_catalog.>) 0 \
          AND body OPERATOR(pg_catalog.~) pg_catalog.concat('(?:^|[^[:alnum:]_$])',\
          pg_catalog.regexp_replace(pg_catalog.lower(called.name),'[^[:alnum:]_]','.','g'),'(?:$|[^[:alnum:]_$])')",
         class("pg_proc"),
         of_row("pg_proc", "proname", NO_TRIGGER),
-        of_row("pg_class", "relname", no_index),
+        of_row("pg_class", "relname", NO_INDEX),
         of_row("pg_type", "typname", "")
-    );
+    )
+}
+
+/// The names of what was found.
+fn names() -> String {
+    let named = |catalog: &str, name: &str, only: &str| {
+        format!(
+            "SELECT {name},composes FROM leaving JOIN pg_catalog.{catalog} AS named \
+             ON named.oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
+            is(catalog)
+        )
+    };
     let names = [
         named("pg_proc", "proname", NO_TRIGGER),
-        named("pg_class", "relname", no_index),
+        named("pg_class", "relname", NO_INDEX),
         named("pg_type", "typname", ""),
         named("pg_operator", "oprname", ""),
         format!(
@@ -294,7 +322,11 @@ pub(crate) fn query() -> String {
             " AND (tgtype OPERATOR(pg_catalog.&) 32::pg_catalog.int2) OPERATOR(pg_catalog.<>) 0",
         ),
     ];
-    let next = [dependent, owner, parent, referenced, caller].join(" UNION ALL ");
+    names.join(" UNION ALL ")
+}
+
+/// The query for their names, and for those of all that calls them.
+pub(crate) fn query() -> String {
     // What is named twice is computed once: the bodies, which are searched for each name. The last condition always holds, and
     // PostgreSQL expects it of few: the query would be compiled otherwise (jit_above_cost), for longer than it runs.
     format!(
@@ -304,11 +336,12 @@ pub(crate) fn query() -> String {
          OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid) OPERATOR(pg_catalog.<=) {MOST_SEARCHED} \
          AND pg_catalog.strpos(prosrc,'') OPERATOR(pg_catalog.=) 1),\
          leaving(class,id,composes) AS ({} UNION SELECT next.class,next.id,leaving.composes FROM leaving \
-         CROSS JOIN LATERAL ({next}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.bool_or(composes) \
+         CROSS JOIN LATERAL ({}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.bool_or(composes) \
          FROM ({}) AS names(name,composes) GROUP BY 1 ORDER BY 2 DESC LIMIT {} OFFSET (SELECT 0 FROM bodies LIMIT 1)) \
          AS functions(name,composes)",
-        seeds.join(" UNION ALL "),
-        names.join(" UNION ALL "),
+        seeds(),
+        callers(),
+        names(),
         MOST + 1
     )
 }
