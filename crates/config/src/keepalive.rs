@@ -22,8 +22,8 @@ pub struct Keepalive {
 }
 
 impl Keepalive {
-    /// The settings of connections to servers. Linux closes a connection that waits for answers to probes when nothing
-    /// has come for [`Keepalive::user_timeout`], if that is set (tcp(7)).
+    /// The settings of connections to servers. TCP_USER_TIMEOUT is not among them: Linux also ends a connection by it whose
+    /// other end reads nothing for as long, as a server does behind a lock (its window is zero), although its host is well.
     #[must_use]
     pub fn of_servers(self) -> Keepalive {
         const SECOND: u64 = 1_000_000;
@@ -36,7 +36,6 @@ impl Keepalive {
             idle: or(self.idle, fifths(2)),
             interval: or(self.interval, fifths(1)),
             count: if self.count == 0 { 3 } else { self.count },
-            user_timeout: or(self.user_timeout, self.server),
             ..self
         }
     }
@@ -54,9 +53,9 @@ mod tests {
 
     #[test]
     fn the_last_probe_is_due_when_the_time_is_over_and_settings_of_all_connections_come_first() {
-        assert_eq!(of(5, Keepalive::default()), (2, 1, 3, 5));
-        assert_eq!(of(60, Keepalive::default()), (24, 12, 3, 60));
-        assert_eq!(of(1, Keepalive::default()), (1, 1, 3, 1), "the system counts in seconds");
+        assert_eq!(of(5, Keepalive::default()), (2, 1, 3, 0));
+        assert_eq!(of(60, Keepalive::default()), (24, 12, 3, 0));
+        assert_eq!(of(1, Keepalive::default()), (1, 1, 3, 0), "the system counts in seconds");
         let own = Keepalive { idle: Span::from_secs(30), user_timeout: Span::from_secs(9), ..Keepalive::default() };
         assert_eq!(of(5, own), (30, 1, 3, 9));
         assert_eq!(of(0, own), (30, 0, 0, 9));
