@@ -11,7 +11,7 @@ import re
 import gdb
 
 # The figures that a change must not raise: files and functions of a query, files and returns of a login.
-QUERY_FILES, QUERY_FUNCTIONS, LOGIN_FILES, LOGIN_RETURNS = 20, 75, 25, 26
+QUERY_FILES, QUERY_FUNCTIONS, LOGIN_FILES, LOGIN_RETURNS = 20, 75, 26, 28
 
 CRATE = "weir_engine"
 SOURCES = pathlib.Path("crates/engine/src")
