@@ -138,13 +138,6 @@ pub fn head(text: &[u8]) -> SqlHead<'_> {
     if is_common(text) { SqlHead::Other } else { judge(Scan::whole(text)) }
 }
 
-/// Whether a text is a query or a change of rows, so no command about statements if it is a single one.
-pub fn is_about_rows(text: &[u8]) -> bool {
-    let mut scan = Scan::whole(text);
-    scan.statement();
-    [&b"select"[..], b"insert", b"update", b"delete", b"merge", b"with", b"values"].iter().any(|word| scan.word(word))
-}
-
 /// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no relevant command has.
 #[inline]
 fn is_common(text: &[u8]) -> bool {

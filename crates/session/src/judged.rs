@@ -74,11 +74,7 @@ impl Judged {
 
     /// What is known of a long text once it was read. Which statement it names is at its beginning, if anywhere.
     pub(crate) fn of_long(judgement: Judgement, text: &[u8]) -> Judged {
-        let Judgement { mut effects, harmless, .. } = judgement;
-        if sql::is_about_rows(text) {
-            // A prepared text is a single command.
-            effects.may_leave = effects.may_leave.without(Dirty::STATEMENTS);
-        }
+        let Judgement { effects, harmless, .. } = judgement;
         let naming = naming_in(&text[..text.len().min(SEARCHED)], true);
         let drops_all = naming.as_ref().is_some_and(|naming| naming.verb == Verb::DropAll);
         let naming = naming.filter(|_| !drops_all).map(Box::new);

@@ -44,7 +44,7 @@ fn each_host_is_asked_once_for_all_pools_and_again_when_it_has_answered() {
     assert_eq!(asked(&mut polls, at(0)), ["http://a:8008/primary", "http://b:8008/primary"]);
     assert!(asked(&mut polls, at(60_000)).is_empty(), "an answer is due");
     let a = host("a");
-    assert!(answer(&mut polls, "a", Ok(200), Some(&a), at(10)), "a yes is told");
+    assert!(answer(&mut polls, "a", Ok(200), Some(&a), at(10)), "a yes is passed on");
     assert!(!answer(&mut polls, "b", Ok(503), Some(&a), at(10)), "a no that was none before is not");
     assert_eq!(polls.next_due(), at(1_010));
     assert_eq!(asked(&mut polls, at(1_010)).len(), 2);

@@ -66,7 +66,7 @@ enum Place {
     Set,
     /// The name `set_config`.
     Call,
-    /// The name `set_config`, in other letters.
+    /// The name `set_config`, in another spelling.
     Unclear,
 }
 
