@@ -10,6 +10,8 @@
 //!
 //! Bounded: [`MOST`] names a pool and worker, and [`MOST`] a server.
 
+use crate::session_defaults::{of_session, that_counts};
+
 /// The most names that are asked about.
 const MOST: usize = 64;
 
@@ -106,14 +108,10 @@ fn values(names: &str, reads: bool) -> String {
          pg_catalog.current_setting(name,true) AS value FROM names) AS named WHERE value OPERATOR(pg_catalog.<>) \
          COALESCE((SELECT pg_catalog.substr(config,pg_catalog.length(name) OPERATOR(pg_catalog.+) 2) FROM \
          pg_catalog.pg_db_role_setting,pg_catalog.unnest(setconfig) AS config WHERE \
-         pg_catalog.lower(pg_catalog.split_part(config,'=',1)) OPERATOR(pg_catalog.=) name AND (setrole \
-         OPERATOR(pg_catalog.=) 0::pg_catalog.oid OR EXISTS(SELECT FROM pg_catalog.pg_roles AS role WHERE role.oid \
-         OPERATOR(pg_catalog.=) setrole AND rolname OPERATOR(pg_catalog.=) session_user)) AND (setdatabase \
-         OPERATOR(pg_catalog.=) 0::pg_catalog.oid OR EXISTS(SELECT FROM pg_catalog.pg_database AS own WHERE own.oid \
-         OPERATOR(pg_catalog.=) setdatabase AND datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
-         ORDER BY setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid,setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
-         LIMIT 1),'') AND name OPERATOR(pg_catalog.<>) ALL(ARRAY(SELECT pg_catalog.lower(known.name) FROM \
-         pg_catalog.pg_settings AS known WHERE known.name OPERATOR(pg_catalog.~~) '%.%'))) AS settings) AS custom(mark,word)"
+         pg_catalog.lower(pg_catalog.split_part(config,'=',1)) OPERATOR(pg_catalog.=) name AND {} {}),'') AND name OPERATOR(pg_catalog.<>) ALL(ARRAY(SELECT pg_catalog.lower(known.name) FROM \
+         pg_catalog.pg_settings AS known WHERE known.name OPERATOR(pg_catalog.~~) '%.%'))) AS settings) AS custom(mark,word)",
+        of_session!(),
+        that_counts!()
     )
 }
 

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use crate::custom_names::OF_USERS;
+use crate::session_defaults::of_session;
 
 /// The most names that are known.
 const MOST: usize = 512;
@@ -358,16 +359,14 @@ pub(crate) fn sources_query() -> String {
          (SELECT {} FROM pg_catalog.pg_trigger WHERE NOT tgisinternal),(SELECT {} FROM pg_catalog.pg_policy),\
          (SELECT {} FROM pg_catalog.pg_rewrite WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
          AND ev_type OPERATOR(pg_catalog.<>) '1'),\
-         (SELECT {} FROM pg_catalog.pg_db_role_setting WHERE setdatabase OPERATOR(pg_catalog.=) ANY(ARRAY[\
-         0::pg_catalog.oid,(SELECT oid FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) \
-         pg_catalog.current_database())]) AND setrole OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,\
-         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user)])))",
+         (SELECT {} FROM pg_catalog.pg_db_role_setting WHERE {}))",
         hash(&format!("f.oid,{BODY}")),
         leaves(),
         hash("tgrelid,tgfoid,tgtype,tgenabled"),
         hash("oid,polqual,polwithcheck"),
         hash("ev_class,ev_type,ev_enabled"),
         hash("setdatabase,setrole,setconfig"),
+        of_session!(),
     )
 }
 

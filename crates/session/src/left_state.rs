@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use weir_pgwire::{Dirty, HEAD, backend};
 
+use crate::session_defaults::{of_session, that_counts};
 use crate::{custom_names, function_bodies, leaving_functions};
 
 /// The longest row of an answer that is read: a setting and its value.
@@ -52,16 +53,16 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
     (
         Dirty::SETTINGS,
         "*role",
-        "SELECT WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) COALESCE((SELECT \
-         pg_catalog.substr(word,6) FROM pg_catalog.pg_db_role_setting,pg_catalog.unnest(setconfig) AS word \
-         WHERE word OPERATOR(pg_catalog.~~) 'role=%' AND setrole OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,\
-         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user)]) \
-         AND setdatabase OPERATOR(pg_catalog.=) ANY(ARRAY[0::pg_catalog.oid,(SELECT oid FROM pg_catalog.pg_database \
-         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())]) \
-         ORDER BY setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid,setdatabase OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
-         LIMIT 1),'none') OR EXISTS(SELECT FROM \
-         pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
-         AND usename OPERATOR(pg_catalog.<>) session_user)",
+        concat!(
+            "SELECT WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) COALESCE((SELECT \
+             pg_catalog.substr(word,6) FROM pg_catalog.pg_db_role_setting,pg_catalog.unnest(setconfig) AS word \
+             WHERE word OPERATOR(pg_catalog.~~) 'role=%' AND ",
+            of_session!(),
+            " ",
+            that_counts!(),
+            "),'none') OR EXISTS(SELECT FROM pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) \
+             pg_catalog.pg_backend_pid() AND usename OPERATOR(pg_catalog.<>) session_user)",
+        ),
     ),
 ];
 

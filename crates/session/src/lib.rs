@@ -58,6 +58,7 @@ mod resets;
 mod same_shape;
 mod server;
 mod server_error;
+mod session_defaults;
 mod session_state;
 mod shape;
 mod shifts;
