@@ -249,9 +249,21 @@ impl ParamTable {
 
     /// The names of two parts that are set, and that a server does not report.
     pub(crate) fn custom<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = &'p str> {
+        self.unreported(params).filter(|name| name.contains('.'))
+    }
+
+    /// Whether settings of the planner are set that may make any query seem expensive: PostgreSQL compiles those.
+    pub(crate) fn weighs_plans(&self, params: &Params) -> bool {
+        let weighs =
+            |name: &str| ["enable_", "jit", "cpu_"].iter().any(|of| name.starts_with(of)) || name.ends_with("_cost");
+        self.unreported(params).any(weighs)
+    }
+
+    /// The names of what is set, and what a server does not report.
+    fn unreported<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = &'p str> {
         let set = |index: &usize| params.values[*index].is_some() && !params.reports(*index);
         let tracked = (0..self.names.len()).filter(set).map(|index| &*self.names[index]);
-        tracked.chain(params.untracked.iter().map(|(name, _)| name)).filter(|name| name.contains('.'))
+        tracked.chain(params.untracked.iter().map(|(name, _)| name))
     }
 
     /// The parameters that a server reports, with their values.
