@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Activity, BackendKey, BackendSignal, ConfigAccess, LookedAt};
+use weir_admin::{Activity, BackendKey, BackendSignal, LookedAt, ServerProbes};
 
 use crate::error::ApiError;
 use crate::lock::lock;
@@ -30,7 +30,7 @@ pub(crate) type ProbedActivity = Arc<Result<Activity, String>>;
 /// Looks at servers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ActivityProbe {
-    config: Arc<dyn ConfigAccess>,
+    probes: Arc<dyn ServerProbes>,
     permits: Arc<Semaphore>,
     known: Arc<Mutex<HashMap<String, Arc<PoolProbe>>>>,
 }
@@ -40,8 +40,8 @@ pub(crate) struct ActivityProbe {
 struct PoolProbe(tokio::sync::Mutex<Option<(Instant, ProbedActivity)>>);
 
 impl ActivityProbe {
-    pub(crate) fn new(config: Arc<dyn ConfigAccess>) -> ActivityProbe {
-        ActivityProbe { config, permits: Arc::new(Semaphore::new(MOST)), known: Arc::default() }
+    pub(crate) fn new(probes: Arc<dyn ServerProbes>) -> ActivityProbe {
+        ActivityProbe { probes, permits: Arc::new(Semaphore::new(MOST)), known: Arc::default() }
     }
 
     /// What the pool's server shows, not older than [`FRESH`].
@@ -53,8 +53,8 @@ impl ActivityProbe {
         {
             return look.clone();
         }
-        let (config, name) = (self.config.clone(), pool.to_owned());
-        let look = Arc::new(self.run(move || config.activity(&name)).await);
+        let (probes, name) = (self.probes.clone(), pool.to_owned());
+        let look = Arc::new(self.run(move || probes.activity(&name)).await);
         *last = Some((Instant::now(), look.clone()));
         look
     }
@@ -62,9 +62,9 @@ impl ActivityProbe {
     /// Keeps a connection to each server of these pools for looks, and none to others. Blocks a thread for as long as one
     /// is opened.
     pub(crate) async fn keep(&self, pools: Vec<LookedAt>) {
-        let config = self.config.clone();
+        let probes = self.probes.clone();
         // Fails only if the process ends.
-        let _ = spawn_blocking(move || config.keep_looks(&pools)).await;
+        let _ = spawn_blocking(move || probes.keep_looks(&pools)).await;
     }
 
     /// Sends a signal to a backend of the pool's server.
@@ -77,8 +77,8 @@ impl ActivityProbe {
         backend: BackendKey,
         signal: BackendSignal,
     ) -> Result<(), ApiError> {
-        let (config, name) = (self.config.clone(), pool.clone());
-        let sent = self.run(move || config.signal(&name, backend, signal)).await.map_err(ApiError::NotSignalled)?;
+        let (probes, name) = (self.probes.clone(), pool.clone());
+        let sent = self.run(move || probes.signal(&name, backend, signal)).await.map_err(ApiError::NotSignalled)?;
         // What was seen before is not true any more.
         lock(&self.known).remove(&pool);
         let done = || ApiError::NotSignalled(format!("process {} does something else by now", backend.process_id));

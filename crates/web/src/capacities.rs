@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{ConfigAccess, ServerCapacity};
+use weir_admin::{ServerCapacity, ServerProbes};
 use weir_base::Target;
 
 use crate::clock;
@@ -47,7 +47,7 @@ pub(crate) struct Question {
 /// The answers of servers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Capacities {
-    config: Arc<dyn ConfigAccess>,
+    probes: Arc<dyn ServerProbes>,
     permits: Arc<Semaphore>,
     known: Arc<Mutex<HashMap<String, Known>>>,
 }
@@ -71,8 +71,8 @@ impl Known {
 }
 
 impl Capacities {
-    pub(crate) fn new(config: Arc<dyn ConfigAccess>) -> Capacities {
-        Capacities { config, permits: Arc::new(Semaphore::new(MOST)), known: Arc::default() }
+    pub(crate) fn new(probes: Arc<dyn ServerProbes>) -> Capacities {
+        Capacities { probes, permits: Arc::new(Semaphore::new(MOST)), known: Arc::default() }
     }
 
     /// The last answer of each server, by its address; none of a server that has not answered yet.
@@ -112,12 +112,12 @@ impl Capacities {
     async fn answer(&self, question: Question) -> Result<ServerCapacity, String> {
         // The semaphore is never closed.
         let permit = self.permits.clone().acquire_owned().await.map_err(|error| error.to_string())?;
-        let config = self.config.clone();
+        let probes = self.probes.clone();
         let ask = move || {
             let _permit = permit;
             let mut why = "no pool leads to it".to_owned();
             for pool in question.pools.iter().take(TRIES) {
-                match config.capacity(pool, &question.server) {
+                match probes.capacity(pool, &question.server) {
                     Ok(capacity) => return Ok(capacity),
                     Err(error) => why = error,
                 }
@@ -132,9 +132,10 @@ impl Capacities {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use weir_admin::{ChangeError, PoolTestResult};
+    use weir_admin::{
+        Activity, BackendKey, BackendSignal, LookedAt, PlannedPool, PoolTestResult, UserTestError, UserTestResult,
+    };
     use weir_base::Host;
-    use weir_config::{Accounts, Keys};
 
     use super::*;
 
@@ -145,13 +146,23 @@ mod tests {
         slow: bool,
     }
 
-    impl ConfigAccess for Server {
-        fn accounts(&self) -> Arc<Accounts> {
-            Arc::default()
+    impl ServerProbes for Server {
+        fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, String> {
+            unreachable!("only capacities are asked for")
         }
 
-        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
-            Err(ChangeError::Fixed)
+        fn test_user(&self, _: &str, _: &str, _: &str) -> Result<UserTestResult, UserTestError> {
+            unreachable!("only capacities are asked for")
+        }
+
+        fn activity(&self, _: &str) -> Result<Activity, String> {
+            unreachable!("only capacities are asked for")
+        }
+
+        fn keep_looks(&self, _: &[LookedAt]) {}
+
+        fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, String> {
+            unreachable!("only capacities are asked for")
         }
 
         fn capacity(&self, pool: &str, _: &Target) -> Result<ServerCapacity, String> {

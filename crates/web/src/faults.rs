@@ -164,8 +164,8 @@ fn history(error: &str, since: f64) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use weir_admin::{CertificateUse, ChangeError, PoolTestResult};
-    use weir_config::{Accounts, Keys};
+    use weir_admin::CertificateUse;
+    use weir_config::Accounts;
 
     use super::*;
 
@@ -178,10 +178,6 @@ mod tests {
 
         fn certificates(&self, _: &Config) -> Vec<CertificateExpiry> {
             lock(&self.0).clone()
-        }
-
-        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
-            Err(ChangeError::Fixed)
         }
     }
 

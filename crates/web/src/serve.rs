@@ -28,7 +28,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
-use weir_admin::{ConfigAccess, Control};
+use weir_admin::{ConfigAccess, Control, ServerProbes};
 
 use crate::access::{Access, Caller};
 use crate::activity_probe::ActivityProbe;
@@ -73,8 +73,10 @@ pub struct WebOptions {
     pub lab: Option<PathBuf>,
     /// The workers.
     pub control: Arc<dyn Control>,
-    /// The accounts, and the tests of pools.
+    /// The accounts, and what a change of the configuration would do.
     pub config: Arc<dyn ConfigAccess>,
+    /// Looks at database servers, and tests of logins.
+    pub probes: Arc<dyn ServerProbes>,
     /// Sends requests to other machines.
     pub send: SendHttp,
     /// The time limits of clients.
@@ -127,11 +129,11 @@ impl WebServer {
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
         let sso = SingleSignOn::new(options.send.clone());
-        let activity_probe = ActivityProbe::new(options.config.clone());
+        let activity_probe = ActivityProbe::new(options.probes.clone());
         let router = api::router(
             workers.clone(),
             (access, sso),
-            (options.config, activity_probe.clone()),
+            (options.config, options.probes, activity_probe.clone()),
             (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
             (Lab::new(options.lab), audit),
             timeouts,

@@ -21,22 +21,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_admin::{
-    Activity, Adopted, Author, BackendKey, BackendSignal, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest,
-    ConfigAccess, LookedAt, Persisted, PoolTestResult, ServerCapacity, UserTestError, UserTestResult,
+    Adopted, Author, CertificateExpiry, ChangeError, ChangePreview, ChangeRequest, ConfigAccess, ConfigHistory,
+    Persisted, PlannedPool,
 };
-use weir_base::Target;
 use weir_config::{
-    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, PoolConfig, Restore, Severity,
-    rewrite,
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Restore, Severity, rewrite,
 };
 use weir_runtime::{Fit, Reread};
-use weir_web::Versions;
 
-use crate::cluster::{Permit, Permits};
-use crate::looks::Looks;
 use crate::replace::{ReplaceError, replace};
 use crate::shared_config::Shared;
-use crate::{activity, capacity, load, pool_test, readable_secrets, user_test};
+use crate::{load, readable_secrets};
 use state::{Current, Plan, Written, nowhere, other_shape, restored_text};
 use user_list::UserList;
 
@@ -84,9 +79,7 @@ impl ConfigStore {
                 current,
                 shared,
                 accounts,
-                versions: OnceLock::new(),
-                permits: Permits::default(),
-                looks: Looks::default(),
+                history: OnceLock::new(),
                 text_hasher: RandomState::new(),
             },
             config,
@@ -141,10 +134,10 @@ impl ConfigStore {
     }
 
     /// Keeps a history from here on, which begins with the file as it was read.
-    pub(crate) fn keep_versions(&self, versions: Versions) {
+    pub(crate) fn keep_history(&self, history: Arc<dyn ConfigHistory>) {
         let outline = outline(&self.current());
-        versions.started(outline);
-        drop(self.versions.set(versions));
+        history.started(outline);
+        drop(self.history.set(history));
     }
 
     /// Workers are about to adopt a configuration. Returns an error of the history's disk, for the log.
@@ -153,7 +146,7 @@ impl ConfigStore {
             "SET" => Err("it was not in the file, and held until the next reload".to_owned()),
             _ => outline(&self.current()),
         };
-        self.versions.get()?.adopted(adopted, outline)
+        self.history.get()?.adopted(adopted, outline)
     }
 
     /// Makes a change, or returns why not.
@@ -292,7 +285,7 @@ impl ConfigStore {
     /// An error if the configuration has a later version than the caller knows. Earlier changes are versions by now:
     /// workers have each of them recorded before the next one is made.
     fn check_latest(&self, known: Option<u64>) -> Result<(), ChangeError> {
-        match (known, self.versions.get().map(Versions::latest)) {
+        match (known, self.history.get().map(|history| history.latest())) {
             (Some(known), Some(latest)) if known != latest => Err(ChangeError::Overtaken(latest)),
             _ => Ok(()),
         }
@@ -306,17 +299,6 @@ impl ConfigStore {
 
     fn changed_by_hand(&self) -> ChangeError {
         ChangeError::ChangedByHand(self.file.display().to_string())
-    }
-
-    /// A connection beside a pool's servers, if nodes share that pool.
-    fn permit(&self, pool: &str) -> Result<Option<Permit>, String> {
-        let is_shared = self.in_force().shared_budget(pool).is_some();
-        is_shared.then(|| self.permits.take(pool)).transpose()
-    }
-
-    /// Connections beside the pools' servers.
-    pub(crate) fn permits(&self) -> &Permits {
-        &self.permits
     }
 }
 
@@ -356,51 +338,16 @@ impl ConfigAccess for ConfigStore {
         Ok(ChangePreview { text, ..preview(in_force, &next) })
     }
 
-    fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
+    fn plan_pool(&self, name: &str, keys: Keys) -> Result<PlannedPool, ChangeError> {
         let config = {
             let current = self.current();
-            // Keys that are left out keep their values: the password of a known pool is not needed again.
             let act = if has(&current.config, name) { Operation::Alter(keys) } else { Operation::Create(keys) };
             self.plan(&current, &Edit::Pool(name.to_owned(), act))?.config
         };
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
-        let pool = config.pools.get(name).or(fallback);
+        let pool = config.pools.get(name).or(fallback).cloned();
         let pool = pool.ok_or_else(|| ChangeError::Missing(EntryKind::Pool, name.to_owned()))?;
-        let permit = match self.permit(name) {
-            Ok(permit) => permit,
-            Err(why) => return Ok(Err(why)),
-        };
-        let tested = pool_test::test_pool(&config, pool, permit.as_ref());
-        permit.filter(|_| tested.is_ok()).into_iter().for_each(Permit::ended);
-        Ok(tested)
-    }
-
-    fn try_user(&self, user: &str, pool: &str, password: &str) -> Result<UserTestResult, UserTestError> {
-        let config = self.in_force();
-        user_test::test_user(&config, (user, password), pool)
-    }
-
-    fn activity(&self, pool: &str) -> Result<Activity, String> {
-        let config = self.current().config.clone();
-        activity::read(&self.looks, &config, &served(&config, pool)?, || self.permit(pool))
-    }
-
-    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
-        let config = self.current().config.clone();
-        let at = PoolConfig { targets: vec![server.clone()], ..served(&config, pool)? };
-        capacity::read(&self.looks, &config, &at, || self.permit(pool))
-    }
-
-    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
-        let config = self.current().config.clone();
-        activity::signal(&self.looks, (&config, &served(&config, pool)?), || self.permit(pool), backend, signal)
-    }
-
-    fn keep_looks(&self, pools: &[LookedAt]) {
-        let config = self.in_force();
-        // A connection beside a shared pool's servers would be one of the node's share for all time.
-        let own = pools.iter().filter(|of| config.shared_budget(&of.pool).is_none());
-        self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of))));
+        Ok(PlannedPool { config, pool })
     }
 }
 
@@ -422,11 +369,6 @@ fn outline(current: &Current) -> Result<String, String> {
 fn restored(current: &Current, restore: &Restore) -> Result<String, ChangeError> {
     let text = rewrite(&current.text, &current.edits).ok_or_else(other_shape)?;
     restored_text(&text, restore)
-}
-
-/// The pool that serves clients of this name.
-fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
-    config.pool(name).map(|pool| PoolConfig::clone(&pool)).ok_or_else(|| format!("no such pool: {name}"))
 }
 
 fn has(config: &Config, pool: &str) -> bool {

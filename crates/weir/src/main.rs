@@ -6,13 +6,10 @@
 //! Beside the commands, the crate has what the process that serves needs beside the runtime and the control plane,
 //! which know nothing of it: `config_store` with `replace`, `shared_config` and `shared_secrets` (the file, and who
 //! writes it), `watch` (changed files), `cluster` (the thread of a node, and its client of etcd), `outgoing` (requests
-//! to other machines), `looks` with `look`, `activity`, `capacity` and `pool_test` (connections to database servers
-//! that are no pool's).
+//! to other machines).
 
 mod account;
-mod activity;
 mod api_address;
-mod capacity;
 mod check;
 mod cluster;
 mod color;
@@ -22,19 +19,13 @@ mod config_store;
 mod convert;
 mod drain;
 mod events;
-#[cfg(test)]
-mod exposure_tests;
 mod failure;
 mod load;
-mod look;
-mod looks;
 mod man;
 mod milliseconds;
 mod outgoing;
 mod pam_helper;
 mod pgbouncer;
-mod pool_test;
-mod probe;
 mod process;
 mod readable_secrets;
 mod ready;
@@ -50,7 +41,6 @@ mod top_cluster;
 mod top_statements;
 mod upgrade;
 mod usage;
-mod user_test;
 mod version;
 mod watch;
 mod web_tls;

@@ -316,8 +316,6 @@ mod tests {
     use std::task::{Context, Waker};
 
     use tokio::runtime::Builder;
-    use weir_admin::{ChangeError, PoolTestResult};
-    use weir_config::Keys;
 
     use super::*;
 
@@ -327,10 +325,6 @@ mod tests {
     impl ConfigAccess for Slow {
         fn accounts(&self) -> Arc<Accounts> {
             self.0.clone()
-        }
-
-        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
-            Err(ChangeError::Fixed)
         }
     }
 

@@ -41,7 +41,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use axum::{Router, middleware};
 use tokio::time::timeout;
-use weir_admin::ConfigAccess;
+use weir_admin::{ConfigAccess, ServerProbes};
 use weir_config::WebRole;
 
 use crate::access::{Access, RequiredRole};
@@ -232,15 +232,15 @@ const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 pub(crate) fn router(
     workers: Workers,
     (access, sso): (Access, SingleSignOn),
-    (config, activity_probe): (Arc<dyn ConfigAccess>, ActivityProbe),
+    (config, probes, activity_probe): (Arc<dyn ConfigAccess>, Arc<dyn ServerProbes>, ActivityProbe),
     (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
     (lab, audit): (Lab, Audit),
     timeouts: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
-    let pool_tests = PoolTests::new(config.clone());
-    let capacities = Capacities::new(config.clone());
+    let pool_tests = PoolTests::new(config.clone(), probes.clone());
+    let capacities = Capacities::new(probes);
     let probe = Probe::new(workers.clone());
     let applied = AppliedAdvice::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
-use weir_admin::{ChangeError, ChangePreview, ConfigAccess, Report};
+use weir_admin::{ChangeError, ChangePreview, ConfigAccess, ConfigHistory, Report};
 use weir_config::{Config, Edit, Restore};
 
 use super::body::PersistedBody;

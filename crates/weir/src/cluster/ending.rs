@@ -12,8 +12,7 @@ use weir_base::{Span, Target};
 use weir_cluster::{BackendId, Ending, Lost, Open};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Connection, Error};
-
-use crate::pool_test::{self, OF_CLIENTS};
+use weir_probes::{OF_CLIENTS, log_in_as_pool};
 
 /// The application_name of this connection, for those who read the server's list: this and the node's name, as far as
 /// PostgreSQL takes it.
@@ -107,12 +106,10 @@ fn end_at(
     elsewhere: u32,
     timeout: Duration,
 ) -> Result<u32, String> {
-    let (user, password) = pool_test::login(config, pool).known()?;
     let at = PoolConfig { targets: vec![target.clone()], ..pool.clone() };
     let own = application(&config.cluster.node);
     let options = [("application_name", own.as_str())];
-    let mut connection =
-        pool_test::connect(timeout, config, &at, (&user, password.as_deref()), &options).map_err(|error| error.text)?;
+    let mut connection = log_in_as_pool(timeout, config, &at, &options)?.connection;
     let failed = |error: Error| format!("{target}: {error}");
     known.set_own(own_backend(&mut connection).map_err(failed)?);
     let left = end_by(&mut connection, pool.user.is_some(), known, elsewhere).map_err(failed)?;

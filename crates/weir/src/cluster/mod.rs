@@ -9,7 +9,6 @@ mod ending;
 mod etcd;
 mod floors;
 mod peers;
-mod permit;
 mod upgrade;
 mod usage;
 mod view;
@@ -27,6 +26,7 @@ use weir_admin::{Connections, Control, ControlReply, ControlRequest, Cursor, Sha
 use weir_base::{Span, Time, plural};
 use weir_cluster::{BackendId, Budget, Grants, Lost, MemberState, Node, Timing};
 use weir_config::Config;
+use weir_probes::Permits;
 use weir_runtime::{Handle, Running, StartError, UpgradeParticipant};
 
 use crate::config_store::ConfigStore;
@@ -34,7 +34,6 @@ use crate::shared_config::Shared;
 use crate::shared_secrets::Secrets;
 
 pub(crate) use commands::{Arguments, HELP, run};
-pub(crate) use permit::{Permit, Permits};
 
 use adopt::Adopting;
 use ending::Run;
@@ -74,11 +73,12 @@ fn listen(round: &mut Round, said: &Receiver<UpgradeEvent>) {
 }
 
 impl Nodes {
-    /// Starts the thread, if there is a cluster.
-    /// `store`: has the configuration that nodes share.
+    /// Starts the thread, if there is a cluster. `store` has the configuration that nodes share; `permits` are granted
+    /// by the thread.
     pub(crate) fn start(
         config: &Arc<Config>,
         store: Arc<ConfigStore>,
+        permits: Permits,
         running: &Running,
     ) -> Result<Option<Nodes>, StartError> {
         let rules = &config.cluster;
@@ -102,7 +102,7 @@ impl Nodes {
         let mut round = Round {
             node,
             etcd,
-            permits: store.permits().clone(),
+            permits,
             adopting: Adopting::new(store, handle.control()),
             peers: Peers::new(),
             control: handle.control(),

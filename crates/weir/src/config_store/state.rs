@@ -4,12 +4,9 @@ use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weir_admin::ChangeError;
+use weir_admin::{ChangeError, ConfigHistory};
 use weir_config::{Accounts, Config, ConfigErrors, Edits, NotRestored, Restore};
-use weir_web::Versions;
 
-use crate::cluster::Permits;
-use crate::looks::Looks;
 use crate::shared_config::{Revised, Shared};
 use crate::{load, readable_secrets};
 
@@ -26,11 +23,7 @@ pub(crate) struct ConfigStore {
     /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
     pub(super) accounts: Mutex<Arc<Accounts>>,
     /// The history of the configuration; none before serving.
-    pub(super) versions: OnceLock<Versions>,
-    /// Connections beside the pools' servers.
-    pub(super) permits: Permits,
-    /// Connections that are kept to look at servers.
-    pub(super) looks: Looks,
+    pub(super) history: OnceLock<Arc<dyn ConfigHistory>>,
     /// With keys of this process: a hash that others see says nothing of the file's secrets.
     pub(super) text_hasher: RandomState,
 }

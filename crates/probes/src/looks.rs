@@ -15,8 +15,8 @@ use weir_base::Target;
 use weir_config::{Config, PoolConfig, TlsSide};
 use weir_pgclient::{Bounds, Error};
 
-use crate::cluster::Permit;
 use crate::look::{Look, MAX_BYTES, TIMEOUT, open};
+use crate::permit::Permit;
 use crate::pool_test;
 
 /// The name by which a kept connection is recognised at the server.

@@ -14,7 +14,7 @@ use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword,
 use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
 use weir_runtime::{ServerTls, printed_password};
 
-use crate::cluster::Permit;
+use crate::permit::Permit;
 
 /// How long connecting, logging in and the queries may take together.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const ALPN: &[u8] = b"postgresql";
 
 /// The condition for connections of clients in `pg_stat_activity`. Of another role's backend `backend_type` is hidden;
 /// its database and its user are not, and the server's own processes have not both.
-pub(crate) const OF_CLIENTS: &str =
+pub const OF_CLIENTS: &str =
     "(backend_type = 'client backend' or backend_type is null and usesysid is not null and datid is not null)";
 
 /// The user of the test.
@@ -92,7 +92,7 @@ fn listed_user<'a>(config: &'a Config, pool: &PoolConfig) -> Option<(&'a str, Op
 
 impl Login {
     /// User and password, or why there are none.
-    pub(crate) fn known(self) -> Result<(String, Option<String>), String> {
+    fn known(self) -> Result<(String, Option<String>), String> {
         match self {
             Login::As { user, password } => Ok((user, password)),
             Login::Unknown => {
@@ -168,16 +168,28 @@ fn ask_host(
     query_server(connection, encrypted, pool, begun).map_err(|error| TestError::new(pool, login.0, &error))
 }
 
-/// Logs in at a pool's server, with these startup parameters. The connection as a whole has a time limit and a limit of
-/// bytes.
-pub(crate) fn connect(
+/// A connection with a pool's own login.
+pub struct OwnLogin {
+    /// The connection.
+    pub connection: Connection,
+    /// The user.
+    pub user: String,
+}
+
+/// Logs in at a pool's first server as the pool itself, or as the first listed user whose password is known, with these
+/// startup parameters. The connection as a whole has a time limit and a limit of bytes.
+///
+/// # Errors
+/// No login is known, or the server's error with its address, in words.
+pub fn log_in_as_pool(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
-    login: (&str, Option<&str>),
     options: &[(&str, &str)],
-) -> Result<Connection, TestError> {
-    log_in(timeout, config, pool, login, options).map(|(connection, _)| connection)
+) -> Result<OwnLogin, String> {
+    let (user, password) = login(config, pool).known()?;
+    let logged_in = log_in(timeout, config, pool, (&user, password.as_deref()), options);
+    logged_in.map(|(connection, _)| OwnLogin { connection, user }).map_err(|error| error.text)
 }
 
 fn log_in(

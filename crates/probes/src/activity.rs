@@ -7,9 +7,9 @@ use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Connection};
 use weir_pgwire::sql;
 
-use crate::cluster::Permit;
 use crate::look::Look;
 use crate::looks::Looks;
+use crate::permit::Permit;
 
 /// The most backends that are read.
 const ROWS: usize = 500;

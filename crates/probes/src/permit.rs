@@ -18,7 +18,7 @@ const LINGER: Duration = Duration::from_secs(4);
 
 /// See the head of the file; cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Permits(Arc<Shared>);
+pub struct Permits(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -91,7 +91,7 @@ impl Permits {
     }
 
     /// The pools of whose share a connection is to be left free, and whether somebody still waits for it.
-    pub(super) fn wanted(&self) -> BTreeMap<String, bool> {
+    pub fn wanted(&self) -> BTreeMap<String, bool> {
         let now = Instant::now();
         let mut pools = self.pools();
         pools.retain(|_, place| {
@@ -108,7 +108,7 @@ impl Permits {
     }
 
     /// The workers leave a connection of the pool's share free, for so long; `None`: it is of the floor.
-    pub(super) fn grant(&self, pool: &str, lease: Option<Duration>) {
+    pub fn grant(&self, pool: &str, lease: Option<Duration>) {
         let now = Instant::now();
         if let Some(place) = self.pools().get_mut(pool).filter(|place| matches!(place.has, Has::Nothing)) {
             place.has = Has::Granted { at: now, until: lease.map(|lease| now + lease) };
@@ -117,7 +117,7 @@ impl Permits {
     }
 
     /// Whether a connection may be open, or may be opened at any moment.
-    pub(super) fn are_used(&self) -> bool {
+    pub fn are_used(&self) -> bool {
         self.wanted().values().any(|waits| !waits)
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Bounds, Connection, Error};
 
-use crate::cluster::Permit;
-use crate::pool_test::{connect, login};
+use crate::permit::Permit;
+use crate::pool_test::{OwnLogin, log_in_as_pool};
 
 /// How long connecting, logging in and the query may take together.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +52,6 @@ pub(crate) fn open(
     application: &str,
     permit: Option<Permit>,
 ) -> Result<Look, String> {
-    let (user, password) = login(config, pool).known()?;
     let options = [
         ("application_name", application),
         ("client_encoding", "UTF8"),
@@ -60,6 +59,6 @@ pub(crate) fn open(
         ("default_transaction_read_only", "on"),
     ];
     let timeout = permit.as_ref().map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
-    let opened = connect(timeout, config, pool, (&user, password.as_deref()), &options);
-    opened.map(|connection| Look { connection, user, permit, is_kept: false }).map_err(|error| error.text)
+    let OwnLogin { connection, user } = log_in_as_pool(timeout, config, pool, &options)?;
+    Ok(Look { connection, user, permit, is_kept: false })
 }

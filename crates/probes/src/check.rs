@@ -12,15 +12,15 @@ use weir_config::{Config, ConfigFinding, PoolConfig, ServerPassword, Severity, m
 use crate::pool_test::{Login, TestError, ask, login};
 
 /// What the servers reported.
-pub(crate) struct ProbeResult {
+pub struct ProbeResult {
     /// A header, and one row for each pool.
-    pub(crate) table: Vec<Vec<String>>,
+    pub table: Vec<Vec<String>>,
     /// The errors and warnings.
-    pub(crate) findings: Vec<ConfigFinding>,
+    pub findings: Vec<ConfigFinding>,
 }
 
 /// Tests the server of each pool.
-pub(crate) fn probe(config: &Config) -> ProbeResult {
+pub fn probe(config: &Config) -> ProbeResult {
     let header = ["pool", "login", "answer", "PostgreSQL", "servers", "room"];
     let mut report = ProbeResult { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
     let (mut rooms, wanted) = (BTreeMap::new(), servers_by_address(config));

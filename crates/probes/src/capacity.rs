@@ -7,9 +7,9 @@ use weir_admin::{RoleConnections, ServerCapacity};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Error};
 
-use crate::cluster::Permit;
 use crate::look::Look;
 use crate::looks::Looks;
+use crate::permit::Permit;
 use crate::pool_test::OF_CLIENTS;
 
 /// The name by which the connection is recognised at the server.
