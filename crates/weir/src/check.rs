@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigErrors, ConfigFinding, FileFormat, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
+use weir_store::{load, readable_secrets};
 
 use crate::color::Color;
 use crate::failure::Failure;
-use crate::load;
-use crate::readable_secrets;
 use crate::web_tls::web_tls;
 
 use report::Report;

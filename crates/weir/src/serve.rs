@@ -8,19 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_config::{Config, ConfigFinding, HostLimits, Severity};
+use weir_node::Nodes;
 use weir_probes::{Permits, Probes};
 use weir_runtime::{Bound, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION};
+use weir_store::{ConfigStore, Watcher, load};
 use weir_web::{FaultWatch, Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
-use crate::cluster::{self, Nodes};
-use crate::config_store::ConfigStore;
 use crate::failure::Failure;
-use crate::load;
 use crate::outgoing;
 use crate::process::{self, Other, PidFile, RunMode};
 use crate::start_failure;
-use crate::watch::Watcher;
 use crate::web_tls::web_tls;
 
 /// The warning for a process that serves as root.
@@ -65,7 +63,7 @@ pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
 ) -> Result<(ConfigStore, Config), Failure> {
-    ConfigStore::open(file, adjust, cluster::shared)
+    ConfigStore::open(file, adjust, weir_node::shared)
         .map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 

@@ -15,10 +15,10 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 use weir_cluster::{Adoption, Outcome, Revision};
 
-use crate::shared_secrets::Secrets;
+use crate::shared_secrets::SharedSecrets;
 
 /// The longest text, in bytes: etcd takes requests up to 1.5 MiB, and the value is in base64 in it.
-pub(crate) const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// The keys of a text in a value: of one in force, and of the last one.
 const TEXT: &str = "text";
@@ -26,30 +26,32 @@ const FORMER: &str = "former";
 
 /// What etcd has: the text, and who wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Settings {
+pub struct SharedSettings {
     /// The shared part of a weir.toml; its secrets are encrypted. If it is ended: the last one.
-    pub(crate) text: String,
+    pub text: String,
     /// The shared configuration was ended: each node has its own file's.
-    pub(crate) ended: bool,
+    pub ended: bool,
     /// The author's reason.
-    pub(crate) comment: Option<String>,
+    pub comment: Option<String>,
     /// Who wrote it: a user of the operating system.
-    pub(crate) user: Option<String>,
+    pub user: Option<String>,
     /// Where: the node's name.
-    pub(crate) node: String,
+    pub node: String,
     /// When, in seconds since 1970 by the writer's clock.
-    pub(crate) at: u64,
+    pub at: u64,
 }
 
 /// A revision with its settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Revised {
-    pub(crate) revision: Revision,
-    pub(crate) settings: Settings,
+pub struct Revised {
+    /// Etcd's revision of the last change.
+    pub revision: Revision,
+    /// The value.
+    pub settings: SharedSettings,
 }
 
 /// Where the value is: etcd.
-pub(crate) trait Source: Send {
+pub trait SettingsSource: Send {
     /// The value with the revision of its last change; `None`: there is none yet.
     fn read(&mut self) -> Result<Option<(Revision, String)>, String>;
     /// Replaces the value if it still has this revision, 0 for none; returns the new revision, or `None` if it has
@@ -57,28 +59,28 @@ pub(crate) trait Source: Send {
     fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String>;
 }
 
-impl Settings {
-    /// Settings that are written now.
-    pub(crate) fn new(text: String, node: &str) -> Settings {
+impl SharedSettings {
+    /// SharedSettings that are written now.
+    pub fn new(text: String, node: &str) -> SharedSettings {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = now.map_or(0, |now| now.as_secs());
-        Settings { text, ended: false, comment: None, user: None, node: node.to_owned(), at }
+        SharedSettings { text, ended: false, comment: None, user: None, node: node.to_owned(), at }
     }
 
     /// The value in etcd.
     pub(crate) fn encode(&self) -> String {
-        let Settings { text, ended, comment, user, node, at } = self;
+        let SharedSettings { text, ended, comment, user, node, at } = self;
         // Without a text, as a version that does not know an end must not adopt it.
         let key = if *ended { FORMER } else { TEXT };
         json!({ key: text, "comment": comment, "user": user, "node": node, "at": at }).to_string()
     }
 
     /// Reads a value; unknown fields are ignored. An error is one line.
-    pub(crate) fn decode(value: &str) -> Result<Settings, String> {
+    pub fn decode(value: &str) -> Result<SharedSettings, String> {
         let json: Json = serde_json::from_str(value).map_err(|error| format!("the value in etcd: {error}"))?;
         let text = |key: &str| json[key].as_str().map(str::to_owned);
         let ended = text(TEXT).is_none();
-        Ok(Settings {
+        Ok(SharedSettings {
             text: text(TEXT).or_else(|| text(FORMER)).ok_or("the value in etcd has no text")?,
             ended,
             comment: text("comment"),
@@ -91,23 +93,23 @@ impl Settings {
 
 /// What a node publishes about its configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Status {
+pub struct AdoptionStatus {
     /// The revision in force; 0: the node's own file only.
-    pub(crate) revision: Revision,
+    pub revision: Revision,
     /// A newer revision that was refused, and why.
-    pub(crate) refused: Option<(Revision, String)>,
+    pub refused: Option<(Revision, String)>,
     /// No newer revision is known.
-    pub(crate) is_newest: bool,
+    pub is_newest: bool,
     /// The revision in force is the end of the shared configuration: the node has its own file's.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
 /// See the head of the file.
-pub(crate) struct Shared {
-    source: Mutex<Box<dyn Source>>,
+pub struct SharedConfig {
+    source: Mutex<Box<dyn SettingsSource>>,
     node: String,
     file: Option<PathBuf>,
-    secrets: Secrets,
+    secrets: SharedSecrets,
     state: Mutex<State>,
 }
 
@@ -129,23 +131,28 @@ impl State {
     }
 }
 
-impl Shared {
+impl SharedConfig {
     /// `floors`: the file of the node's floors; the last good settings are in a file beside it.
-    pub(crate) fn new(source: Box<dyn Source>, node: &str, floors: Option<&Path>, secrets: Secrets) -> Shared {
+    pub fn new(
+        source: Box<dyn SettingsSource>,
+        node: &str,
+        floors: Option<&Path>,
+        secrets: SharedSecrets,
+    ) -> SharedConfig {
         let state = State { adoption: Adoption::default(), ended: false, candidate: None, refused: None };
         let file = floors.map(|floors| appended(floors, ".settings"));
-        Shared { source: Mutex::new(source), node: node.to_owned(), file, secrets, state: Mutex::new(state) }
+        SharedConfig { source: Mutex::new(source), node: node.to_owned(), file, secrets, state: Mutex::new(state) }
     }
 
     /// Chooses what to start with: etcd's settings if they fit, or else those on disk. Returns what `fits` returned for
     /// them, and warnings.
     pub(crate) fn start<T>(
         &self,
-        fits: impl Fn(&Settings) -> Result<T, String>,
+        fits: impl Fn(&SharedSettings) -> Result<T, String>,
     ) -> (Option<(Revised, T)>, Vec<String>) {
         let mut warnings = Vec::new();
         match lock(&self.source).read() {
-            Ok(Some((revision, value))) => match Settings::decode(&value).and_then(|settings| {
+            Ok(Some((revision, value))) => match SharedSettings::decode(&value).and_then(|settings| {
                 let fit = fits(&settings)?;
                 Ok((Revised { revision, settings }, fit))
             }) {
@@ -164,7 +171,7 @@ impl Shared {
                     state.adoption.seen(revision, value.clone());
                     let _ = state.adoption.next_trial();
                     state.adoption.tried(Outcome::Refused(why));
-                    state.refused = Settings::decode(&value).ok().map(|settings| Revised { revision, settings });
+                    state.refused = SharedSettings::decode(&value).ok().map(|settings| Revised { revision, settings });
                     return (stored, warnings);
                 }
             },
@@ -181,7 +188,7 @@ impl Shared {
 
     fn stored_or_warn<T>(
         &self,
-        fits: impl Fn(&Settings) -> Result<T, String>,
+        fits: impl Fn(&SharedSettings) -> Result<T, String>,
         warnings: &mut Vec<String>,
     ) -> Option<(Revised, T)> {
         let stored = self.stored().transpose()?;
@@ -190,7 +197,7 @@ impl Shared {
     }
 
     /// How secrets are encrypted.
-    pub(crate) fn secrets(&self) -> &Secrets {
+    pub(crate) fn secrets(&self) -> &SharedSecrets {
         &self.secrets
     }
 
@@ -212,7 +219,7 @@ impl Shared {
     pub(crate) fn next_trial(&self) -> Option<Revised> {
         let mut state = self.state();
         let (revision, value) = state.adoption.next_trial()?;
-        match Settings::decode(value) {
+        match SharedSettings::decode(value) {
             Ok(settings) => {
                 state.candidate = Some(Revised { revision, settings });
                 state.candidate.clone()
@@ -266,15 +273,15 @@ impl Shared {
     }
 
     /// Writes new settings over those of a revision; `None`: etcd has another revision.
-    pub(crate) fn publish(&self, over: Revision, settings: &Settings) -> Result<Option<Revision>, String> {
-        write(lock(&self.source).as_mut(), over, settings)
+    pub(crate) fn publish(&self, over: Revision, settings: &SharedSettings) -> Result<Option<Revision>, String> {
+        write_settings(lock(&self.source).as_mut(), over, settings)
     }
 
     /// What others may know.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> AdoptionStatus {
         let state = self.state();
         let adoption = &state.adoption;
-        Status {
+        AdoptionStatus {
             revision: adoption.running(),
             refused: adoption.refused().map(|(revision, why)| (revision, why.to_owned())),
             is_newest: adoption.is_newest(),
@@ -290,7 +297,7 @@ impl Shared {
             Err(error) => return Err(format!("{}: {error}", file.display())),
         };
         let json: Json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let settings = Settings::decode(json["value"].as_str().unwrap_or_default())?;
+        let settings = SharedSettings::decode(json["value"].as_str().unwrap_or_default())?;
         Ok(Some(Revised { revision: json["revision"].as_i64().unwrap_or_default(), settings }))
     }
 
@@ -308,7 +315,11 @@ impl Shared {
 }
 
 /// Writes settings over those of a revision, and finds out whether a write without a reply was made.
-pub(crate) fn write(source: &mut dyn Source, over: Revision, settings: &Settings) -> Result<Option<Revision>, String> {
+pub fn write_settings(
+    source: &mut dyn SettingsSource,
+    over: Revision,
+    settings: &SharedSettings,
+) -> Result<Option<Revision>, String> {
     if settings.text.len() > LONGEST {
         return Err(format!("the configuration has {} bytes; etcd takes {LONGEST}", settings.text.len()));
     }

@@ -30,18 +30,14 @@ type Mark = Option<(u64, u64, u64, i128, i128)>;
 type Marks = BTreeMap<PathBuf, Mark>;
 
 /// The thread; dropping it ends it.
-pub(crate) struct Watcher {
+pub struct Watcher {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
     /// Starts the thread, if a file is to be watched.
-    pub(crate) fn start(
-        config: &Config,
-        store: Arc<ConfigStore>,
-        handle: Handle,
-    ) -> Result<Option<Watcher>, StartError> {
+    pub fn start(config: &Config, store: Arc<ConfigStore>, handle: Handle) -> Result<Option<Watcher>, StartError> {
         if config.process.watch_files == WatchFiles::Off {
             return Ok(None);
         }

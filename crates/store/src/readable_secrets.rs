@@ -9,7 +9,7 @@ use std::path::Path;
 use weir_config::Config;
 
 /// A warning for each such file that the configuration was read from or refers to.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
+pub fn warnings(config: &Config) -> Vec<String> {
     config.secret_files().into_iter().filter_map(|(path, what)| warning(&path, what)).collect()
 }
 

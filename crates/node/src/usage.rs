@@ -21,12 +21,12 @@ struct Pool {
 
 /// See the head of the file.
 #[derive(Default)]
-pub(super) struct Usages {
+pub(crate) struct Usages {
     pools: BTreeMap<String, Pool>,
 }
 
 impl Usages {
-    pub(super) fn note(&mut self, report: &Report) {
+    pub(crate) fn note(&mut self, report: &Report) {
         for pool in self.pools.values_mut() {
             pool.active.rotate_right(1);
             pool.active[0] = 0;
@@ -41,7 +41,7 @@ impl Usages {
     }
 
     /// What a pool uses that has this many servers open, under this limit.
-    pub(super) fn usage(&self, name: &str, open: u32, limit: u32) -> Usage {
+    pub(crate) fn usage(&self, name: &str, open: u32, limit: u32) -> Usage {
         let usage = Usage { open, limit, ..Usage::default() };
         self.pools.get(name).map_or(usage, |pool| Usage {
             active: pool.active.into_iter().max().unwrap_or(0),

@@ -10,7 +10,7 @@ use weir_config::{Config, ConfigErrors, Edit, Edits, Restore, rewrite};
 use weir_runtime::Reread;
 
 use crate::load::{self, NO_TOML};
-use crate::shared_config::{Revised, Settings, Shared, Status};
+use crate::shared_config::{AdoptionStatus, Revised, SharedConfig, SharedSettings};
 
 use super::state::{ConfigStore, Current, Plan, Written, nowhere, restored_text};
 
@@ -28,12 +28,12 @@ impl Plan {
 
 impl ConfigStore {
     /// What the cluster may know about this node's configuration; `None` without a cluster.
-    pub(crate) fn status(&self) -> Option<Status> {
-        self.shared.as_ref().map(Shared::status)
+    pub fn status(&self) -> Option<AdoptionStatus> {
+        self.shared.as_ref().map(SharedConfig::status)
     }
 
     /// Etcd's store has this revision, and the shared configuration this one, if it was read.
-    pub(crate) fn seen(&self, store: i64, value: Option<(i64, String)>) {
+    pub fn seen(&self, store: i64, value: Option<(i64, String)>) {
         if let Some(shared) = &self.shared {
             shared.seen(store, value);
         }
@@ -41,14 +41,14 @@ impl ConfigStore {
 
     /// The author of the revision that the next reload is to adopt, if there is one: then a reload must follow, and
     /// [`adoption_ended`](ConfigStore::adoption_ended).
-    pub(crate) fn next_adoption(&self) -> Option<(i64, Author)> {
+    pub fn next_adoption(&self) -> Option<(i64, Author)> {
         let Revised { revision, settings } = self.shared.as_ref()?.next_trial()?;
-        let Settings { user, comment, node, .. } = settings;
+        let SharedSettings { user, comment, node, .. } = settings;
         Some((revision, Author { user, from: node, via: ChangeSource::Cluster, comment, request: 0 }))
     }
 
     /// The reload that was to adopt a revision has ended. Returns a warning.
-    pub(crate) fn adoption_ended(&self, result: Result<(), &str>) -> Option<String> {
+    pub fn adoption_ended(&self, result: Result<(), &str>) -> Option<String> {
         let shared = self.shared.as_ref()?;
         let why = match result {
             Ok(()) => return shared.adopted(),
@@ -79,7 +79,7 @@ impl ConfigStore {
     pub(super) fn reload_shared(
         &self,
         current: &mut Current,
-        shared: &Shared,
+        shared: &SharedConfig,
         reread: Reread,
     ) -> Result<(String, Config), String> {
         let file = match reread {
@@ -134,7 +134,7 @@ impl ConfigStore {
             }
             edit => rewrite(text, &Edits::from(edit.clone())).ok_or_else(shape)?,
         };
-        let secrets = self.shared.as_ref().map(Shared::secrets).ok_or(ChangeError::Fixed)?;
+        let secrets = self.shared.as_ref().map(SharedConfig::secrets).ok_or(ChangeError::Fixed)?;
         secrets.seal(&text, None).map(Written::Shared).map_err(ChangeError::Unfit)
     }
 
@@ -166,7 +166,7 @@ impl ConfigStore {
         let merged =
             weir_config::merge(&current.file, &opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
         let (user, comment) = (author.user.clone(), author.comment.clone());
-        let settings = Settings { user, comment, ..Settings::new(text, shared.node()) };
+        let settings = SharedSettings { user, comment, ..SharedSettings::new(text, shared.node()) };
         let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
         let revised = Revised { revision: written.ok_or(ChangeError::ChangedInCluster)?, settings };
         // A disk that is full is reported at the next adoption; the value is in etcd.

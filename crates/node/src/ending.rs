@@ -25,8 +25,8 @@ const LOOKS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(150);
 
 /// An end under way, on a thread of its own: the node's heartbeats go on.
-pub(super) struct Run {
-    pub(super) lost: Lost,
+pub(crate) struct Run {
+    pub(crate) lost: Lost,
     shared: Arc<Shared>,
     result: Receiver<Result<u32, String>>,
 }
@@ -50,7 +50,7 @@ impl Shared {
 
 impl Run {
     /// Begins to end a lost node's connections. `lease`: all must be over by then.
-    pub(super) fn start(config: Arc<Config>, lost: Lost, ending: Ending, lease: Option<Span>) -> Result<Run, String> {
+    pub(crate) fn start(config: Arc<Config>, lost: Lost, ending: Ending, lease: Option<Span>) -> Result<Run, String> {
         let lease = lease.map_or(TIMEOUT, |lease| TIMEOUT.min(Duration::from_micros(lease.micros())));
         let (sender, result) = mpsc::sync_channel(1);
         let name = lost.pool.clone();
@@ -64,17 +64,17 @@ impl Run {
     }
 
     /// What nodes have recorded by now: they end connections of the same lost node, too.
-    pub(super) fn learn(&self, ending: Ending) {
+    pub(crate) fn learn(&self, ending: Ending) {
         *self.shared.ending() = ending;
     }
 
     /// The connection that this needs.
-    pub(super) fn own(&self) -> Option<BackendId> {
+    pub(crate) fn own(&self) -> Option<BackendId> {
         *self.shared.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many connections the lost node may still have; `None` while that is not known.
-    pub(super) fn result(&self) -> Option<Result<u32, String>> {
+    pub(crate) fn result(&self) -> Option<Result<u32, String>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,

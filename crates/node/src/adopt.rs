@@ -7,36 +7,34 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use weir_admin::{CommandError, Control, ControlRequest, Response};
 use weir_cluster::{BudgetRule, Node, Revision};
+use weir_store::{AdoptionStatus, ConfigStore};
 
-use crate::config_store::ConfigStore;
-use crate::shared_config::Status;
-
-use super::etcd::Etcd;
+use crate::etcd::Etcd;
 
 /// See the head of the file.
-pub(super) struct Adopting {
+pub(crate) struct Adopting {
     store: Arc<ConfigStore>,
     control: Arc<dyn Control>,
     /// The revision that a reload tries, and its end.
     trial: Option<(Revision, Receiver<Response>)>,
     /// What the node has described to others.
-    described: Option<Status>,
+    described: Option<AdoptionStatus>,
 }
 
 impl Adopting {
-    pub(super) fn new(store: Arc<ConfigStore>, control: Arc<dyn Control>) -> Adopting {
+    pub(crate) fn new(store: Arc<ConfigStore>, control: Arc<dyn Control>) -> Adopting {
         Adopting { store, control, trial: None, described: None }
     }
 
     /// A request to etcd has succeeded.
-    pub(super) fn replied(&self, etcd: &mut Etcd) {
+    pub(crate) fn replied(&self, etcd: &mut Etcd) {
         let (revision, settings) = etcd.take_settings();
         self.store.seen(revision, settings);
     }
 
     /// Ends a trial whose reload has ended, and begins the next one; describes the result to other nodes. Returns lines
     /// for the log.
-    pub(super) fn step(&mut self, node: &mut Node) -> Vec<String> {
+    pub(crate) fn step(&mut self, node: &mut Node) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some((revision, end)) = self.trial.take() {
             match end.try_recv() {

@@ -12,7 +12,7 @@ mod shared;
 mod state;
 mod user_list;
 
-pub(crate) use state::ConfigStore;
+pub use state::ConfigStore;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -30,7 +30,7 @@ use weir_config::{
 use weir_runtime::{Fit, Reread};
 
 use crate::replace::{ReplaceError, replace};
-use crate::shared_config::Shared;
+use crate::shared_config::SharedConfig;
 use crate::{load, readable_secrets};
 use state::{Current, Plan, Written, nowhere, other_shape, restored_text};
 use user_list::UserList;
@@ -41,10 +41,10 @@ const INI: &str = "a pgbouncer.ini is not written to; \"weir convert\" makes a w
 impl ConfigStore {
     /// Reads the file, and the shared configuration of its cluster, which `connect` reaches. The configuration is
     /// without the command line.
-    pub(crate) fn open(
+    pub fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-        connect: impl FnOnce(&Config) -> Result<Option<Shared>, String>,
+        connect: impl FnOnce(&Config) -> Result<Option<SharedConfig>, String>,
     ) -> Result<(ConfigStore, Config), ConfigErrors> {
         let (text, mut config) = load::load_text(file)?;
         let (mut running, mut in_force, mut warnings) = (None, text.clone(), Vec::new());
@@ -87,7 +87,7 @@ impl ConfigStore {
     }
 
     /// Reads the file again, or only those that it names, and applies the changes that could not be written.
-    pub(crate) fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
+    pub fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
         let mut current = self.current();
         let read = match (reread, &self.shared) {
             (Reread::All, None) => load::load_text_with(&self.file, &current.edits).map_err(|why| why.to_string()),
@@ -124,7 +124,7 @@ impl ConfigStore {
     }
 
     /// The configuration in force, without what SET has changed.
-    pub(crate) fn in_force(&self) -> Arc<Config> {
+    pub fn in_force(&self) -> Arc<Config> {
         self.current().config.clone()
     }
 
@@ -134,14 +134,14 @@ impl ConfigStore {
     }
 
     /// Keeps a history from here on, which begins with the file as it was read.
-    pub(crate) fn keep_history(&self, history: Arc<dyn ConfigHistory>) {
+    pub fn keep_history(&self, history: Arc<dyn ConfigHistory>) {
         let outline = outline(&self.current());
         history.started(outline);
         drop(self.history.set(history));
     }
 
     /// Workers are about to adopt a configuration. Returns an error of the history's disk, for the log.
-    pub(crate) fn record(&self, adopted: &Adopted) -> Option<String> {
+    pub fn record(&self, adopted: &Adopted) -> Option<String> {
         let outline = match adopted.command {
             "SET" => Err("it was not in the file, and held until the next reload".to_owned()),
             _ => outline(&self.current()),
@@ -150,7 +150,7 @@ impl ConfigStore {
     }
 
     /// Makes a change, or returns why not.
-    pub(crate) fn change(
+    pub fn change(
         &self,
         (wanted, author): (&ChangeRequest, &Author),
         fit: Fit<'_>,

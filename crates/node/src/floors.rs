@@ -9,7 +9,7 @@ use std::path::Path;
 const MAX_FILE: u64 = 64 << 20;
 
 /// Reads the floors; none if there is no file yet.
-pub(super) fn read(file: Option<&Path>) -> Result<BTreeMap<String, u32>, String> {
+pub(crate) fn read(file: Option<&Path>) -> Result<BTreeMap<String, u32>, String> {
     let Some(file) = file else { return Ok(BTreeMap::new()) };
     match weir_runtime::read_ordinary(file, MAX_FILE) {
         Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display())),
@@ -19,7 +19,7 @@ pub(super) fn read(file: Option<&Path>) -> Result<BTreeMap<String, u32>, String>
 }
 
 /// Replaces the floors.
-pub(super) fn write(file: Option<&Path>, floors: &BTreeMap<String, u32>) -> Result<(), String> {
+pub(crate) fn write(file: Option<&Path>, floors: &BTreeMap<String, u32>) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     let beside = file.with_extension("new");
     let write = || {

@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_admin::{ChangeError, ConfigHistory};
 use weir_config::{Accounts, Config, ConfigErrors, Edits, NotRestored, Restore};
 
-use crate::shared_config::{Revised, Shared};
+use crate::shared_config::{Revised, SharedConfig};
 use crate::{load, readable_secrets};
 
 use super::user_list::UserList;
 
 /// The configuration's file, and the configuration in force.
-pub(crate) struct ConfigStore {
+pub struct ConfigStore {
     pub(super) file: PathBuf,
     /// Applies the command line to each configuration that is read.
     pub(super) adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
     pub(super) current: Mutex<Current>,
     /// The configuration that a cluster's nodes share; none without a cluster.
-    pub(super) shared: Option<Shared>,
+    pub(super) shared: Option<SharedConfig>,
     /// The accounts in force, under a lock of their own: each request reads them, and must not wait for a change.
     pub(super) accounts: Mutex<Arc<Accounts>>,
     /// The history of the configuration; none before serving.

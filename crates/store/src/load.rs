@@ -14,17 +14,17 @@ const STDIN: &str = "<stdin>";
 
 /// The file that the command line names: `-` is standard input, whose relative paths are those of the working
 /// directory.
-pub(crate) fn named(file: &Path) -> &Path {
+pub fn named(file: &Path) -> &Path {
     if file == Path::new("-") { Path::new(STDIN) } else { file }
 }
 
 /// Reads a configuration and the files that it names.
-pub(crate) fn load(file: &Path) -> Result<Config, ConfigErrors> {
+pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
     weir_config::load(file, &read, &env)
 }
 
 /// Reads as [`load`] does, and returns what could be parsed beside the mistakes.
-pub(crate) fn load_as_far(file: &Path) -> (Config, Option<ConfigErrors>) {
+pub fn load_as_far(file: &Path) -> (Config, Option<ConfigErrors>) {
     weir_config::load_lenient(file, &read, &env)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edit
 
 /// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node
 /// would serve nobody.
-pub(crate) fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), String> {
+pub fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), String> {
     let config = load_for_node(file, own, edits)?;
     if config.pools.is_empty() && config.fallback.is_none() {
         return Err(format!(
@@ -94,7 +94,7 @@ fn load_for_node(file: &Path, text: &str, edits: &Edits) -> Result<Config, Strin
 }
 
 /// A configuration whose secrets are not those of the node's own file does not have them from there.
-pub(crate) fn without_shared(mut config: Config, own: &str) -> Config {
+fn without_shared(mut config: Config, own: &str) -> Config {
     if weir_config::node_part(own).is_none_or(|own| weir_config::find_plain_secret(&own).is_none()) {
         let source = config.source.clone();
         config.password_files.retain(|file| *file != source);
@@ -104,14 +104,14 @@ pub(crate) fn without_shared(mut config: Config, own: &str) -> Config {
 
 /// Reads as [`load_as_far`] does, if the file had this text. `anywhere`: variables of the environment may be missing,
 /// since the configuration is for other processes.
-pub(crate) fn load_text_as_far(file: &Path, text: &str, anywhere: bool) -> (Config, Option<ConfigErrors>) {
+pub fn load_text_as_far(file: &Path, text: &str, anywhere: bool) -> (Config, Option<ConfigErrors>) {
     let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
     let env = |name: &str| env(name).or_else(|| anywhere.then(|| "-".to_owned()));
     weir_config::load_lenient(file, &read, &env)
 }
 
 /// The text of a file, which must be a regular file in UTF-8.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     let unfit = |why: String| io::Error::new(ErrorKind::InvalidData, why);
     let bytes = if path == Path::new(STDIN) { read_stdin()? } else { weir_runtime::read_ordinary(path, MAX_FILE)? };
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
@@ -149,7 +149,7 @@ fn host_name() -> Option<String> {
 }
 
 /// The limits of this machine; the hard limit of descriptors, since serving raises the soft one to it.
-pub(crate) fn facts() -> HostLimits {
+pub fn facts() -> HostLimits {
     let (_, descriptors) = weir_runtime::descriptors();
     HostLimits { descriptors, cores: std::thread::available_parallelism().map_or(1, usize::from) }
 }

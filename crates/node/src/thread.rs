@@ -3,16 +3,6 @@
 //! Owns the order of a round: what pools use is read, the next request is made, and the workers get their limits. The
 //! limits have an end by the workers' clock, so that nothing here has to happen in time.
 
-mod adopt;
-mod commands;
-mod ending;
-mod etcd;
-mod floors;
-mod peers;
-mod upgrade;
-mod usage;
-mod view;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,19 +18,15 @@ use weir_cluster::{BackendId, Budget, Grants, Lost, MemberState, Node, Timing};
 use weir_config::Config;
 use weir_probes::Permits;
 use weir_runtime::{Handle, Running, StartError, UpgradeParticipant};
+use weir_store::ConfigStore;
 
-use crate::config_store::ConfigStore;
-use crate::shared_config::Shared;
-use crate::shared_secrets::Secrets;
-
-pub(crate) use commands::{Arguments, HELP, run};
-
-use adopt::Adopting;
-use ending::Run;
-use etcd::Etcd;
-use peers::Peers;
-use upgrade::{CLAIM, ClusterUpgrade, ExportState, ImportState, Link, Process, SERVES_FIRST, UpgradeEvent};
-use usage::Usages;
+use crate::adopt::Adopting;
+use crate::ending::Run;
+use crate::etcd::Etcd;
+use crate::peers::Peers;
+use crate::upgrade::{CLAIM, ClusterUpgrade, ExportState, ImportState, Link, Process, SERVES_FIRST, UpgradeEvent};
+use crate::usage::Usages;
+use crate::{floors, view};
 
 /// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(40);
@@ -58,7 +44,7 @@ const END_AGAIN: Span = Span::from_secs(2);
 const LEAVE: Duration = Duration::from_secs(3);
 
 /// The running thread; dropping it ends the thread.
-pub(crate) struct Nodes {
+pub struct Nodes {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -75,7 +61,7 @@ fn listen(round: &mut Round, said: &Receiver<UpgradeEvent>) {
 impl Nodes {
     /// Starts the thread, if there is a cluster. `store` has the configuration that nodes share; `permits` are granted
     /// by the thread.
-    pub(crate) fn start(
+    pub fn start(
         config: &Arc<Config>,
         store: Arc<ConfigStore>,
         permits: Permits,
@@ -711,14 +697,4 @@ fn words(member_state: MemberState) -> &'static str {
 fn incarnation() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
-}
-
-/// The configuration that the nodes share; `None` without a cluster. Connects to nothing yet.
-pub(crate) fn shared(config: &Config) -> Result<Option<Shared>, String> {
-    let rules = &config.cluster;
-    if rules.etcd.is_empty() {
-        return Ok(None);
-    }
-    let secrets = Secrets::new(rules);
-    Ok(Some(Shared::new(Box::new(Etcd::new(rules)?), &rules.node, rules.state.as_deref(), secrets)))
 }

@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 use nix::unistd::{User, getuid};
 use weir_cluster::{Entry, Member, Revision, StoreKey, StoreReply, StoreRequest, StoreValue};
 use weir_config::{Cluster, Config, ConfigFinding, Edits, KeyChange, Severity};
+use weir_node::Etcd;
+use weir_store::{Revised, SettingsSource, SharedSecrets, SharedSettings, load, write_settings};
 use weir_terminal::print_line;
 
 use crate::check;
 use crate::failure::Failure;
-use crate::load;
-use crate::shared_config::{self, Revised, Settings, Source};
-use crate::shared_secrets::{self, Secrets};
-
-use super::etcd::Etcd;
 
 pub(crate) const HELP: &str = "\
 Examples:
@@ -155,7 +152,7 @@ struct Checked {
     shared: String,
     present: Option<Revised>,
     changes: Vec<KeyChange>,
-    /// Settings that change with a restart of each node.
+    /// SharedSettings that change with a restart of each node.
     restart: Vec<String>,
 }
 
@@ -168,15 +165,15 @@ fn apply(file: &Path, node: Option<&Path>, comment: Option<String>) -> Result<()
         return Ok(());
     }
     let over = present.map_or(0, |present| present.revision);
-    let settings = Settings { comment, ..Settings::new(shared, &rules.node) };
+    let settings = SharedSettings { comment, ..SharedSettings::new(shared, &rules.node) };
     let revision = write(&mut etcd, over, settings)?;
     print_line(format!("revision {revision} of the configuration of cluster {}", rules.name));
     report_adoption(&mut etcd, revision, "runs it")
 }
 
-fn write(etcd: &mut Etcd, over: Revision, settings: Settings) -> Result<Revision, Failure> {
+fn write(etcd: &mut Etcd, over: Revision, settings: SharedSettings) -> Result<Revision, Failure> {
     let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
-    let written = shared_config::write(etcd, over, &Settings { user, ..settings }).map_err(Failure::Message)?;
+    let written = write_settings(etcd, over, &SharedSettings { user, ..settings }).map_err(Failure::Message)?;
     let text =
         "the cluster's configuration was changed meanwhile, nothing was written: look at it with weir cluster diff";
     written.ok_or_else(|| Failure::Message(text.to_owned()))
@@ -188,11 +185,12 @@ fn end(node: &Path, comment: Option<String>) -> Result<(), Failure> {
     let (_, own) = load::load_own(node, &text, &Edits::default()).map_err(Failure::Message)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
     let present = read(&mut etcd)?.filter(|present| !present.settings.ended).ok_or_else(|| none_shared(&rules))?;
-    let shared = Secrets::new(&rules).open(&present.settings.text).unwrap_or_else(|_| present.settings.text.clone());
+    let shared =
+        SharedSecrets::new(&rules).open(&present.settings.text).unwrap_or_else(|_| present.settings.text.clone());
     let merged = weir_config::merge(&text, &shared).unwrap_or_default();
     let before = load::load_text_as_far(node, &merged, true).0;
     print_changes(&weir_config::changes(&before, &own));
-    let last = Settings { ended: true, comment, ..Settings::new(present.settings.text, &rules.node) };
+    let last = SharedSettings { ended: true, comment, ..SharedSettings::new(present.settings.text, &rules.node) };
     let revision = write(&mut etcd, present.revision, last)?;
     print_line(format!("revision {revision} ends the configuration that cluster {} has shared", rules.name));
     report_adoption(&mut etcd, revision, "has its own file's configuration")
@@ -217,16 +215,16 @@ fn export(node: &Path, plain: bool) -> Result<(), Failure> {
         eprintln!("weir: note: revision {} has ended it; this is what was shared before", present.revision);
     }
     let text = present.settings.text;
-    let text = if plain { Secrets::new(&rules).open(&text).map_err(Failure::Message)? } else { text };
+    let text = if plain { SharedSecrets::new(&rules).open(&text).map_err(Failure::Message)? } else { text };
     text.lines().for_each(print_line);
     Ok(())
 }
 
 fn key(file: Option<&Path>) -> Result<(), Failure> {
     match file {
-        None => print_line(shared_secrets::new_key().map_err(Failure::Message)?),
+        None => print_line(weir_store::new_key().map_err(Failure::Message)?),
         Some(file) => {
-            shared_secrets::write_key(file).map_err(|error| Failure::at(file.display(), error))?;
+            weir_store::write_key(file).map_err(|error| Failure::at(file.display(), error))?;
             print_line(format!("a new key is in {}: copy it to all nodes", file.display()));
         }
     }
@@ -246,7 +244,7 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
         load::read(&node).map_err(|error| Failure::at(node.display(), error))?
     };
     let (own, _) = load::load_text_as_far(&node, &node_text, false);
-    let secrets = Secrets::new(&own.cluster);
+    let secrets = SharedSecrets::new(&own.cluster);
     let opened = |text: &str| secrets.open(text).map_err(|why| Failure::at(file.display(), why));
     check_file(file, &opened(&text)?, &node)?;
     let shared = shared.ok_or_else(|| Failure::at(file.display(), "is not TOML"))?;
@@ -328,8 +326,8 @@ fn rules(file: &Path, config: &Config) -> Result<Cluster, Failure> {
 }
 
 fn read(etcd: &mut Etcd) -> Result<Option<Revised>, Failure> {
-    let found = Source::read(etcd).map_err(Failure::Message)?;
-    let revised = found.map(|(revision, value)| Ok(Revised { revision, settings: Settings::decode(&value)? }));
+    let found = SettingsSource::read(etcd).map_err(Failure::Message)?;
+    let revised = found.map(|(revision, value)| Ok(Revised { revision, settings: SharedSettings::decode(&value)? }));
     revised.transpose().map_err(Failure::Message)
 }
 
@@ -395,7 +393,7 @@ fn status(rules: &Cluster) -> Result<Vec<String>, String> {
     let mut end = None;
     let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
     if let (_, Some((revision, value))) = etcd.take_settings() {
-        let Settings { user, comment, node, ended, .. } = Settings::decode(&value)?;
+        let SharedSettings { user, comment, node, ended, .. } = SharedSettings::decode(&value)?;
         let by = user.map_or_else(String::new, |user| format!(" by {user}"));
         let why = comment.map_or_else(String::new, |comment| format!(": {}", comment.escape_debug()));
         let what = if ended { "each node's own; the shared one was ended with " } else { "" };

@@ -1,4 +1,4 @@
-//! Secrets of the configuration that nodes share, encrypted with a key that etcd does not have.
+//! SharedSecrets of the configuration that nodes share, encrypted with a key that etcd does not have.
 //!
 //! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and
 //! the AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's
@@ -21,7 +21,7 @@ use weir_config::{Cluster, ENCRYPTED, Replace};
 const KEY: usize = 32;
 /// The length of a key's id.
 const ID: usize = 4;
-/// Secrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
+/// SharedSecrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
 const PAD: usize = 32;
 /// A longer key file holds something else.
 const MAX_FILE: u64 = 1 << 20;
@@ -30,7 +30,7 @@ type Id = [u8; ID];
 
 /// See the head of the file.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Secrets {
+pub struct SharedSecrets {
     file: Option<PathBuf>,
     cluster: String,
 }
@@ -51,13 +51,14 @@ enum Sealed {
     Foreign,
 }
 
-impl Secrets {
-    pub(crate) fn new(rules: &Cluster) -> Secrets {
-        Secrets { file: rules.secrets_key_file.clone(), cluster: rules.name.clone() }
+impl SharedSecrets {
+    /// Of this cluster, with its key file; reads nothing yet.
+    pub fn new(rules: &Cluster) -> SharedSecrets {
+        SharedSecrets { file: rules.secrets_key_file.clone(), cluster: rules.name.clone() }
     }
 
     /// A shared text with its secrets in the clear. An error is one line, and names the secret's place.
-    pub(crate) fn open(&self, text: &str) -> Result<String, String> {
+    pub fn open(&self, text: &str) -> Result<String, String> {
         if let Some((key, why)) = weir_config::find_of_node(text) {
             return Err(format!("{key} can't be shared: {why}"));
         }
@@ -75,7 +76,7 @@ impl Secrets {
     /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the
     /// first key of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they
     /// are the same.
-    pub(crate) fn seal(&self, text: &str, present: Option<&str>) -> Result<String, String> {
+    pub fn seal(&self, text: &str, present: Option<&str>) -> Result<String, String> {
         if self.file.is_none() {
             // A secret in the clear is refused by the caller.
             return Ok(text.to_owned());
@@ -222,14 +223,14 @@ fn replaced(text: &str, replace: &mut Replace<'_, String>) -> Result<String, Str
 }
 
 /// A new key, as a line of a key file.
-pub(crate) fn new_key() -> Result<String, String> {
+pub fn new_key() -> Result<String, String> {
     let mut key = [0; KEY];
     rand::fill(&mut key).map_err(|_| "the operating system has no random numbers".to_owned())?;
     Ok(STANDARD.encode(key))
 }
 
 /// Writes a new key into a new file that only its owner can read.
-pub(crate) fn write_key(file: &Path) -> io::Result<()> {
+pub fn write_key(file: &Path) -> io::Result<()> {
     let line = new_key().map_err(io::Error::other)?;
     let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     to.write_all(format!("{line}\n").as_bytes())?;

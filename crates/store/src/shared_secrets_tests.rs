@@ -16,11 +16,11 @@ impl Folder {
         Folder(folder)
     }
 
-    fn secrets(&self, name: &str, keys: &str) -> Secrets {
+    fn secrets(&self, name: &str, keys: &str) -> SharedSecrets {
         let file = self.0.join(name);
         fs::write(&file, keys).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        Secrets { file: Some(file), cluster: "test".to_owned() }
+        SharedSecrets { file: Some(file), cluster: "test".to_owned() }
     }
 }
 
@@ -71,7 +71,7 @@ fn an_encrypted_secret_holds_at_its_place_only() {
     // A dot in a name is no other place.
     let mimic = format!("[pools.b]\nc.password = \"{}\"\n", value(sealed.rsplit_once("[pools").unwrap().1, "password"));
     assert_eq!(secrets.open(&mimic), Ok(mimic.clone()), "it is no secret's place");
-    let cluster = Secrets { cluster: "other".to_owned(), ..secrets.clone() };
+    let cluster = SharedSecrets { cluster: "other".to_owned(), ..secrets.clone() };
     assert!(cluster.open(&sealed).unwrap_err().contains("another cluster than other"));
     assert!(cluster.seal(&sealed, None).is_err());
 }
@@ -109,15 +109,15 @@ fn without_the_key_the_error_says_what_to_do() {
     let folder = Folder::new("without");
     let secrets = folder.secrets("key", &new_key().unwrap());
     let sealed = secrets.seal(TEXT, None).unwrap();
-    let why = Secrets { file: None, ..secrets.clone() }.open(&sealed).unwrap_err();
+    let why = SharedSecrets { file: None, ..secrets.clone() }.open(&sealed).unwrap_err();
     assert!(why.contains("auth.users.ann is encrypted") && why.contains("secrets_key_file"), "{why}");
     let why = folder.secrets("other", &new_key().unwrap()).open(&sealed).unwrap_err();
     assert!(why.contains("add that key") && why.contains("other"), "{why}");
     assert!(!why.contains("of ann"), "{why}");
-    let why = Secrets { file: Some(folder.0.join("none")), ..secrets.clone() }.open(&sealed).unwrap_err();
+    let why = SharedSecrets { file: Some(folder.0.join("none")), ..secrets.clone() }.open(&sealed).unwrap_err();
     assert!(why.contains("none: No such file"), "{why}");
     // Without an encrypted secret, the file is not needed.
-    let none = Secrets { file: None, ..secrets };
+    let none = SharedSecrets { file: None, ..secrets };
     assert_eq!(none.open(TEXT).as_deref(), Ok(TEXT));
     assert_eq!(none.seal(TEXT, None).as_deref(), Ok(TEXT), "it is refused elsewhere");
     assert_eq!(none.open("[pools").as_deref(), Ok("[pools"));
@@ -165,5 +165,5 @@ fn a_key_file_has_keys_in_two_forms_and_is_its_owners_alone() {
     write_key(&made).unwrap();
     assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o600);
     assert!(write_key(&made).is_err(), "an existing key stays");
-    assert!(Secrets { file: Some(made), cluster: String::new() }.seal(TEXT, None).is_ok());
+    assert!(SharedSecrets { file: Some(made), cluster: String::new() }.seal(TEXT, None).is_ok());
 }

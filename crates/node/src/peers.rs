@@ -12,7 +12,7 @@ use weir_base::{Host, Target};
 use weir_cluster::{Node, PeerAddress};
 use weir_config::Config;
 
-use super::etcd::Etcd;
+use crate::etcd::Etcd;
 
 /// The number is claimed, or compared with etcd, once in this many rounds: about a minute.
 const CLAIM_ROUNDS: u32 = 1500;
@@ -24,7 +24,7 @@ const MOST: u16 = 16_383;
 const TRIES: u32 = 16;
 
 /// See the head of the file.
-pub(super) struct Peers {
+pub(crate) struct Peers {
     /// 0: none yet.
     own: u16,
     /// The rounds until the next claim.
@@ -49,18 +49,18 @@ enum Claim {
 }
 
 /// Where requests to cancel find a node's clients.
-pub(super) fn target(peer: &PeerAddress) -> Target {
+pub(crate) fn target(peer: &PeerAddress) -> Target {
     Target { host: Host::parse(&peer.host), port: peer.port }
 }
 
 impl Peers {
-    pub(super) fn new() -> Peers {
+    pub(crate) fn new() -> Peers {
         Peers { own: 0, rest: 0, known: Arc::default(), said: String::new() }
     }
 
     /// To be called in each round of a node that has reached etcd lately. Returns a line for the log, if there is
     /// something new to say.
-    pub(super) fn step(&mut self, node: &mut Node, etcd: &mut Etcd, config: &Config) -> Option<String> {
+    pub(crate) fn step(&mut self, node: &mut Node, etcd: &mut Etcd, config: &Config) -> Option<String> {
         if config.peer_id > 0 {
             // The configuration says who is where.
             return None;
@@ -80,7 +80,7 @@ impl Peers {
     }
 
     /// Where requests to cancel find the clients of each node.
-    pub(super) fn known(&mut self, node: &Node) -> Arc<NodePeers> {
+    pub(crate) fn known(&mut self, node: &Node) -> Arc<NodePeers> {
         let others = node.peers().filter(|peer| peer.id != self.own).map(|peer| (peer.id, target(peer)));
         let known = NodePeers { own: self.own, others: others.collect() };
         if *self.known != known {

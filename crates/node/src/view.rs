@@ -5,10 +5,10 @@ use weir_base::{Span, Time};
 use weir_cluster::{Entry, Member, MemberState, Node, PoolShares};
 use weir_config::Cluster;
 
-use super::peers::target;
+use crate::peers::target;
 
 /// The cluster as this node sees it.
-pub(super) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
+pub(crate) fn view(node: &Node, rules: &Cluster, now: Time) -> ClusterView {
     let share = |name: &str, entry: &Entry, unchanged: Span| ClusterShare {
         node: name.to_owned(),
         share: entry.share,

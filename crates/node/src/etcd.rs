@@ -19,8 +19,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use weir_cluster::{Member, PoolShares, Revision, Store, StoreKey, StoreReply, StoreRequest, StoreValue, Stored, Txn};
 use weir_config::Cluster;
-
-use crate::shared_config::Source;
+use weir_store::SettingsSource;
 
 /// Characters of a reply that an error has.
 const LONGEST_ERROR: usize = 300;
@@ -41,7 +40,7 @@ const PEER: &str = "peer/";
 const PEERS_END: &str = "peer0";
 
 /// See the head of the file.
-pub(crate) struct Etcd {
+pub struct Etcd {
     agent: Agent,
     addresses: Vec<String>,
     /// Which address is used.
@@ -57,7 +56,7 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// A client for the cluster; connects to nothing yet. An error is one line.
-    pub(crate) fn new(rules: &Cluster) -> Result<Etcd, String> {
+    pub fn new(rules: &Cluster) -> Result<Etcd, String> {
         let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
         if rules.etcd.iter().any(|address| address.starts_with("https:")) {
             config = config.tls_config(tls(rules)?);
@@ -78,7 +77,7 @@ impl Etcd {
     }
 
     /// Executes a request. After an error it is unknown whether it was executed, or will be.
-    pub(crate) fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, String> {
+    pub fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, String> {
         match request {
             StoreRequest::ReadAll => self.range(("", END), 0),
             StoreRequest::ReadMembers => self.range(("node/", "node0"), 0),
@@ -89,7 +88,7 @@ impl Etcd {
     }
 
     /// The numbers of nodes in cancel keys, with the nodes' names.
-    pub(super) fn peers(&mut self) -> Result<BTreeMap<u16, String>, String> {
+    pub(crate) fn peers(&mut self) -> Result<BTreeMap<u16, String>, String> {
         let (from, end) = (format!("{}{PEER}", self.prefix), format!("{}{PEERS_END}", self.prefix));
         let answer =
             self.call("kv/range", &json!({ "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end) }))?;
@@ -101,7 +100,7 @@ impl Etcd {
     }
 
     /// Records that a number is this node's. `false`: another node has it.
-    pub(super) fn claim_peer(&mut self, id: u16, name: &str) -> Result<bool, String> {
+    pub(crate) fn claim_peer(&mut self, id: u16, name: &str) -> Result<bool, String> {
         let key = STANDARD.encode(format!("{}{PEER}{id}", self.prefix));
         let body = json!({
             "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": "0" }],
@@ -112,7 +111,7 @@ impl Etcd {
 
     /// The store's revision at the last reply, and the shared configuration, if the requests since the last call have
     /// read it.
-    pub(crate) fn take_settings(&mut self) -> (Revision, Option<(Revision, String)>) {
+    pub fn take_settings(&mut self) -> (Revision, Option<(Revision, String)>) {
         (self.revision, self.settings.take())
     }
 
@@ -233,7 +232,7 @@ impl Etcd {
     }
 }
 
-impl Source for Etcd {
+impl SettingsSource for Etcd {
     /// Tries each address once.
     fn read(&mut self) -> Result<Option<(Revision, String)>, String> {
         let body = json!({ "key": STANDARD.encode(self.settings_key()) });

@@ -18,12 +18,12 @@ use weir_runtime::{OtherProcess, UpgradeParticipant};
 /// How long the thread may take to answer: an end of a lost node's connections may be under way.
 const ANSWER: Duration = Duration::from_secs(12);
 /// How long this process waits, before it hands over, for a server that serves clients which wait.
-pub(super) const SERVES_FIRST: Span = Span::from_secs(8);
+pub(crate) const SERVES_FIRST: Span = Span::from_secs(8);
 /// How long the new process tries to claim the old one's record before clients move all the same.
-pub(super) const CLAIM: Span = Span::from_secs(2);
+pub(crate) const CLAIM: Span = Span::from_secs(2);
 
 /// What the runtime has to say to the thread.
-pub(super) enum UpgradeEvent {
+pub(crate) enum UpgradeEvent {
     Export(u32, SyncSender<Vec<u8>>),
     Received(Vec<u8>),
     Aborted,
@@ -33,10 +33,10 @@ pub(super) enum UpgradeEvent {
 }
 
 /// The runtime's side.
-pub(super) struct Link(Mutex<Sender<UpgradeEvent>>);
+pub(crate) struct Link(Mutex<Sender<UpgradeEvent>>);
 
 impl Link {
-    pub(super) fn new(sender: Sender<UpgradeEvent>) -> Link {
+    pub(crate) fn new(sender: Sender<UpgradeEvent>) -> Link {
         Link(Mutex::new(sender))
     }
 
@@ -79,24 +79,24 @@ impl UpgradeParticipant for Link {
 }
 
 /// Another process, and since when it is dead.
-pub(super) struct Process {
+pub(crate) struct Process {
     process: OtherProcess,
     /// The time when the process was first seen to be dead.
     dead: Option<Time>,
 }
 
 impl Process {
-    pub(super) fn new(pid: u32) -> Process {
+    pub(crate) fn new(pid: u32) -> Process {
         Process { process: OtherProcess::new(pid), dead: None }
     }
 
     /// Kills the process, which hangs and can't give back what it has of the node's share.
-    pub(super) fn kill(&self) -> std::io::Result<()> {
+    pub(crate) fn kill(&self) -> std::io::Result<()> {
         self.process.kill()
     }
 
     /// Since when the process has been dead.
-    pub(super) fn dead_since(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn dead_since(&mut self, now: Time) -> Option<Time> {
         if self.dead.is_none() && self.process.is_gone() {
             self.dead = Some(now);
         }
@@ -105,87 +105,87 @@ impl Process {
 }
 
 /// Says something to the process that this one takes over from.
-pub(super) type Say = Box<dyn Fn(&[u8]) + Send>;
+pub(crate) type Say = Box<dyn Fn(&[u8]) + Send>;
 
 /// This process's part in a take-over.
-pub(super) struct ClusterUpgrade {
+pub(crate) struct ClusterUpgrade {
     /// The process that this one takes over from, of which it knows nothing yet: this process may open nothing.
-    pub(super) waits: Option<Process>,
+    pub(crate) waits: Option<Process>,
     /// The connection to the old process is lost.
     is_lost: bool,
     /// Another process asks to take over, since then.
-    pub(super) asked: Option<(u32, SyncSender<Vec<u8>>, Time)>,
-    pub(super) export: Option<ExportState>,
-    pub(super) import: Option<ImportState>,
+    pub(crate) asked: Option<(u32, SyncSender<Vec<u8>>, Time)>,
+    pub(crate) export: Option<ExportState>,
+    pub(crate) import: Option<ImportState>,
     /// What the workers are to leave to the old process, until they know.
-    pub(super) left: Option<BTreeMap<String, u32>>,
-    pub(super) say: Say,
+    pub(crate) left: Option<BTreeMap<String, u32>>,
+    pub(crate) say: Say,
 }
 
 /// This process exports.
-pub(super) struct ExportState {
-    pub(super) to: Process,
+pub(crate) struct ExportState {
+    pub(crate) to: Process,
     /// The incarnation of the new process.
-    pub(super) new_incarnation: u64,
-    pub(super) limits: SharedLimits,
+    pub(crate) new_incarnation: u64,
+    pub(crate) limits: SharedLimits,
     /// The new process is gone, or does not answer.
-    pub(super) is_aborted: bool,
+    pub(crate) is_aborted: bool,
     /// This process has claimed its record back.
-    pub(super) back: bool,
+    pub(crate) back: bool,
 }
 
 /// This process imports.
-pub(super) struct ImportState {
-    pub(super) from: Process,
-    pub(super) connections: BTreeMap<String, Vec<BackendId>>,
+pub(crate) struct ImportState {
+    pub(crate) from: Process,
+    pub(crate) connections: BTreeMap<String, Vec<BackendId>>,
     /// For when the record is claimed, and until when that is tried.
-    pub(super) answer: Option<(SyncSender<Vec<u8>>, Time)>,
-    pub(super) lost: bool,
+    pub(crate) answer: Option<(SyncSender<Vec<u8>>, Time)>,
+    pub(crate) lost: bool,
     /// The old process has ended.
-    pub(super) ended: bool,
-    pub(super) said: Time,
+    pub(crate) ended: bool,
+    pub(crate) said: Time,
 }
 
 impl ClusterUpgrade {
-    pub(super) fn new(old_process: Option<u32>, say: Say) -> ClusterUpgrade {
+    pub(crate) fn new(old_process: Option<u32>, say: Say) -> ClusterUpgrade {
         let waits = old_process.map(Process::new);
         ClusterUpgrade { waits, is_lost: false, asked: None, export: None, import: None, left: None, say }
     }
 
     /// The connection to the old process is lost.
-    pub(super) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         self.is_lost = true;
         self.import.iter_mut().for_each(|import| import.lost = true);
     }
 
     /// The old process has died before it handed anything over: this one is as a process that is started after its end.
     /// If the old one lives, it has the node's part, and may have it without etcd.
-    pub(super) fn is_alone(&mut self, now: Time) -> bool {
+    pub(crate) fn is_alone(&mut self, now: Time) -> bool {
         self.is_lost && self.waits.as_mut().is_some_and(|old| old.dead_since(now).is_some())
     }
 
     /// Nothing new is to begin.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
     /// Another process has this one's place, or had it shortly ago: no more than what is open is kept.
-    pub(super) fn is_exporting(&self) -> bool {
+    pub(crate) fn is_exporting(&self) -> bool {
         self.export.is_some()
     }
 
     /// Two processes may have connections of the node.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.export.is_some() || self.import.is_some()
     }
 
     /// The node is another process's.
-    pub(super) fn has_no_part(&self) -> bool {
+    pub(crate) fn has_no_part(&self) -> bool {
         self.waits.is_some() || self.export.as_ref().is_some_and(|export| !export.back)
     }
 
     /// The old process's server connections.
-    pub(super) fn backends(&self) -> impl Iterator<Item = (&String, &Vec<BackendId>)> {
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (&String, &Vec<BackendId>)> {
         self.import.iter().flat_map(|import| &import.connections)
     }
 }
