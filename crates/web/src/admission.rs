@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::Notify;
+use weir_monitor::lock;
 
 use crate::error::ApiError;
-use crate::lock::lock;
 
 /// Connections at the same time, and those of one address.
 const MOST: usize = 128;

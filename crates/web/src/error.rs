@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_admin::{BusyWorker, ChangeError, CommandError};
 use weir_config::{ConfigError, SetError, WebRole};
+use weir_monitor::MonitorError;
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -118,6 +119,26 @@ fn bad_query(text: &str) -> String {
     let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
     let why = why.replace("unknown variant", "unknown value").replace("unknown field", "unknown parameter");
     format!("invalid query: {}", why.replace('`', "\""))
+}
+
+impl From<MonitorError> for ApiError {
+    fn from(error: MonitorError) -> ApiError {
+        match error {
+            MonitorError::Refused(why) => ApiError::Refused(why),
+            MonitorError::NotChanged(why) => ApiError::NotChanged(why),
+            MonitorError::NoAnswer => ApiError::NoAnswer,
+            MonitorError::Busy(worker) => ApiError::Busy(worker),
+            MonitorError::TakenBack(longest) => ApiError::TakenBack(longest),
+            MonitorError::Ending => ApiError::Ending,
+            MonitorError::NoSuchPool(name) => ApiError::Unknown("pool", name),
+            MonitorError::NotSignalled(why) => ApiError::NotSignalled(why),
+            MonitorError::Unreadable(why) => ApiError::Unreadable(why),
+            MonitorError::TooManySilences(most) => {
+                ApiError::Bad(format!("there are {most} silences already: end some"))
+            }
+            MonitorError::TooManyStreams => ApiError::TooManyStreams,
+        }
+    }
 }
 
 impl From<PathRejection> for ApiError {

@@ -10,10 +10,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_admin::{ConfigAccess, PoolTestResult, ServerProbes, UserTestError, UserTestResult};
 use weir_config::Keys;
+use weir_monitor::{FreeConnections, lock};
 
-use crate::advice::FreeConnections;
 use crate::error::ApiError;
-use crate::lock::lock;
 
 /// Concurrent tests: each blocks a thread on its server.
 const TESTS: usize = 4;

@@ -29,24 +29,19 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use weir_admin::{ConfigAccess, Control, ServerProbes};
+use weir_monitor::{ActivityProbe, AlertWatch, Faults, Findings, Retry, SendHttp, TelemetryExport, Watch, Workers};
 
 use crate::access::{Access, Caller};
-use crate::activity_probe::ActivityProbe;
 use crate::admission::{Admission, Connection, Ticket};
-use crate::alerts::Alerts;
 use crate::api;
-use crate::ask::Workers;
 use crate::audit::Audit;
-use crate::faults::{Faults, Retry};
+use crate::error::ApiError;
 use crate::lab::Lab;
 use crate::oidc::SingleSignOn;
-use crate::outgoing::SendHttp;
 use crate::start_error::WebError;
-use crate::telemetry::Telemetry;
 use crate::timeouts::Timeouts;
 use crate::tls::WebTls;
 use crate::versions::Versions;
-use crate::watch::{Findings, Watch};
 
 /// Connections that the system accepts before this thread does.
 const BACKLOG: i32 = 128;
@@ -124,8 +119,8 @@ impl WebServer {
         let (workers, watch) =
             (Workers::new(options.control), watch(options.history.as_deref(), env!("CARGO_PKG_VERSION"))?);
         let access = Access::new(options.config.clone(), exposed, tls.is_some());
-        let alerts = Alerts::new(&workers, &options.send, options.history.as_deref());
-        let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
+        let alerts = AlertWatch::new(&workers, &options.send, options.history.as_deref());
+        let telemetry = TelemetryExport::new(&workers, &alerts, &options.send, options.version);
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
         let sso = SingleSignOn::new(options.send.clone());
@@ -143,7 +138,9 @@ impl WebServer {
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings)));
+            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings), |error| {
+                ApiError::from(error).json()
+            }));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());
@@ -171,7 +168,7 @@ impl WebServer {
 }
 
 /// The lists that are kept in the folder of the history.
-fn kept_lists(versions: &Versions, (audit, alerts): (&Audit, &Alerts), watch: &Watch) -> Vec<Retry> {
+fn kept_lists(versions: &Versions, (audit, alerts): (&Audit, &AlertWatch), watch: &Watch) -> Vec<Retry> {
     let (versions, audit, alerts) = (versions.clone(), audit.clone(), alerts.clone());
     let incidents = watch.incidents().clone();
     vec![

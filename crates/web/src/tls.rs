@@ -10,9 +10,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use weir_monitor::{lock, read_regular};
 
-use crate::files::read_regular;
-use crate::lock::lock;
 use crate::start_error::WebError;
 
 /// A longer file, in bytes, is neither a certificate nor a key.

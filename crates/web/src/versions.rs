@@ -13,14 +13,12 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use weir_admin::{Adopted, ConfigHistory};
 use weir_config::KeyChange;
+use weir_monitor::{Journal, JournalBounds, lock};
 
 use crate::access::Reader;
-use crate::clock;
-use crate::journal::{Bounds, Journal};
-use crate::lock::lock;
 
 /// The bounds of the list.
-const BOUNDS: Bounds = Bounds { records: 500, bytes: 8 << 20 };
+const BOUNDS: JournalBounds = JournalBounds { records: 500, bytes: 8 << 20 };
 /// A longer outline, in bytes, is not kept: its version can only be read.
 const LONGEST_OUTLINE: usize = 1 << 20;
 /// Differences of a version that are kept, and the characters of each value.
@@ -239,7 +237,7 @@ impl Version {
         differences.truncate(MOST_CHANGES);
         Version {
             number: 0,
-            at: clock::now().as_secs_f64(),
+            at: weir_monitor::now().as_secs_f64(),
             user: None,
             from: String::new(),
             via: String::new(),

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_config::{Config, ConfigFinding, HostLimits, Severity};
+use weir_monitor::FaultWatch;
 use weir_node::Nodes;
 use weir_probes::{Permits, Probes};
 use weir_runtime::{Bound, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION};
 use weir_store::{ConfigStore, Watcher, load};
-use weir_web::{FaultWatch, Timeouts, Versions, WebServer, WebTls};
+use weir_web::{Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
 use crate::failure::Failure;

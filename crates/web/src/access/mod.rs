@@ -18,9 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use weir_admin::ConfigAccess;
 use weir_config::{Account, Accounts, Oidc, WebRole};
+use weir_monitor::lock;
 
 use crate::error::ApiError;
-use crate::lock::lock;
 use attempts::Attempts;
 use secrets::is_password;
 pub(crate) use secrets::{Digest, digest, is_same};

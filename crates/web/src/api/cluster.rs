@@ -4,10 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use weir_admin::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
+use weir_monitor::{Workers, seconds};
 
-use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::figures::seconds;
 
 /// Without a cluster all is empty.
 #[derive(Serialize, Default)]

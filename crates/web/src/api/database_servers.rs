@@ -9,11 +9,10 @@ use serde::Serialize;
 use weir_admin::{PoolRecord, Report, ServerCapacity};
 use weir_base::Target;
 use weir_config::{Config, PoolConfig};
+use weir_monitor::{Answered, Capacities, Question, Workers};
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
-use crate::ask::Workers;
-use crate::capacities::{Answered, Capacities, Question};
 use crate::error::ApiError;
 
 /// The most pools of a server that are listed.

@@ -7,10 +7,10 @@ use axum::extract::State;
 use serde::Serialize;
 use weir_admin::Report;
 use weir_config::Config;
+use weir_monitor::Workers;
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
-use crate::ask::Workers;
 use crate::error::ApiError;
 
 #[derive(Serialize)]

@@ -43,23 +43,18 @@ use axum::{Router, middleware};
 use tokio::time::timeout;
 use weir_admin::{ConfigAccess, ServerProbes};
 use weir_config::WebRole;
+use weir_monitor::{ActivityProbe, AlertWatch, Capacities, ExportCounter, LastFigures, Watch, Workers};
 
 use crate::access::{Access, RequiredRole};
-use crate::activity_probe::ActivityProbe;
 use crate::admission::{HeldBody, Ticket};
-use crate::alerts::Alerts;
-use crate::ask::Workers;
 use crate::audit::Audit;
-use crate::capacities::Capacities;
 use crate::error::ApiError;
-use crate::export_counts::ExportCounter;
 use crate::health::Probe;
 use crate::lab::Lab;
 use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
 use crate::versions::Versions;
-use crate::watch::Watch;
 use crate::{compress, docs, guard, health, metrics, panel};
 use applied_advice::AppliedAdvice;
 use gate::{Gate, MAX_BODY};
@@ -73,7 +68,7 @@ struct App {
     workers: Workers,
     access: Access,
     audit: Audit,
-    alerts: Alerts,
+    alerts: AlertWatch,
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
     pool_tests: PoolTests,
@@ -86,7 +81,7 @@ struct App {
     lab: Lab,
     sso: SingleSignOn,
     exports: ExportCounter,
-    figures: metrics::LastFigures,
+    figures: LastFigures,
 }
 
 /// Handlers take the parts of the state that they need.
@@ -102,7 +97,7 @@ macro_rules! handlers_take {
 
 handlers_take! {
     access: Access,
-    alerts: Alerts,
+    alerts: AlertWatch,
     audit: Audit,
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
@@ -115,7 +110,7 @@ handlers_take! {
     watch: Watch,
     lab: Lab,
     exports: ExportCounter,
-    figures: metrics::LastFigures,
+    figures: LastFigures,
     sso: SingleSignOn,
 }
 
@@ -233,7 +228,7 @@ pub(crate) fn router(
     workers: Workers,
     (access, sso): (Access, SingleSignOn),
     (config, probes, activity_probe): (Arc<dyn ConfigAccess>, Arc<dyn ServerProbes>, ActivityProbe),
-    (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
+    (watch, versions, alerts, exports): (Watch, Versions, AlertWatch, ExportCounter),
     (lab, audit): (Lab, Audit),
     timeouts: Timeouts,
     version: &'static str,
@@ -276,7 +271,7 @@ pub(crate) fn router(
             lab,
             sso,
             exports,
-            figures: metrics::LastFigures::default(),
+            figures: LastFigures::default(),
         })
 }
 
@@ -319,6 +314,13 @@ mod tests {
         let described: BTreeSet<&str> =
             description["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
         assert_eq!(described, paths().into_iter().map(|(path, ..)| path).collect());
+    }
+
+    #[test]
+    fn the_description_names_the_figures_of_a_pool() {
+        let description: serde_json::Value = serde_json::from_str(include_str!("openapi.json")).expect("JSON");
+        let names: Vec<_> = weir_monitor::SERIES.iter().map(|series| series.name).collect();
+        assert_eq!(description["components"]["schemas"]["SeriesName"]["enum"], serde_json::json!(names));
     }
 
     #[test]

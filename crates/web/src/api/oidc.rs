@@ -8,9 +8,9 @@ use axum::extract::{Extension, Query, State};
 use axum::http::header::{HOST, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse, Response};
+use weir_monitor::Workers;
 
 use crate::access::{Access, Caller};
-use crate::ask::Workers;
 use crate::audit::{Audit, PendingEntry};
 use crate::oidc::{CALLBACK, Comeback, LONGEST, SingleSignOn, SsoError};
 

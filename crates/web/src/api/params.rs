@@ -9,9 +9,9 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use weir_admin::{Author, ChangeRequest, ChangeSource};
 use weir_config::Edit;
+use weir_monitor::Workers;
 
 use super::body::PersistedBody;
-use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::versions::Versions;
 

@@ -19,10 +19,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use weir_config::Oidc;
+use weir_monitor::{SendHttp, lock};
 
 use crate::access::{Grant, digest, new_token};
-use crate::lock::lock;
-use crate::outgoing::SendHttp;
 pub(crate) use error::SsoError;
 use id_token::{Expected, Invalid, verify};
 use pending::{PendingLogin, PendingLogins};

@@ -16,10 +16,9 @@ use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 use weir_config::{Oidc, is_safe_url};
+use weir_monitor::{HttpAnswer, HttpRequest, SendHttp, resolve};
 
 use super::error::SsoError;
-use crate::outgoing::{HttpAnswer, HttpRequest, SendHttp};
-use crate::reference::resolve;
 
 /// How long metadata and keys are used.
 const FRESH: Duration = Duration::from_secs(3600);
