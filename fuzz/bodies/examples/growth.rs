@@ -90,7 +90,7 @@ impl Pair {
 /// Stores a text and refers to it.
 fn refer(message: &str, bytes: usize, count: usize) {
     let mut pair = Pair::new();
-    let text = [&vec![b' '; bytes][..], b"/* listen a */ select 1; deallocate x"].concat();
+    let text = [&b"/* listen a */ select 1"[..], &vec![b' '; bytes], b"-- ; execute; deallocate x"].concat();
     let name: &[u8] = if message == "unnamed" { b"" } else { b"s" };
     pair.ask(|out| {
         put_front::parse_text(out, name, &text, &[]);

@@ -2,7 +2,7 @@
 
 use super::kept::{SetConfigs, set_configs};
 use super::mentions::Mentioned;
-use super::scan::begins_with;
+use super::scan::{Scan, begins_with};
 use super::{Dealloc, Dirty, Mentions, SqlHead, head, left_by_tag, planned, read_only};
 
 /// The state that a text may leave on its server.
@@ -198,9 +198,9 @@ impl Judgement {
         }
     }
 
-    /// What is known of a long text that begins with `prefix` and mentions this.
+    /// What is known of a long text of one command that begins with `prefix` and mentions this.
     pub fn of_long(prefix: &[u8], mentions: &Mentions) -> Judgement {
-        let found = mentions.found();
+        let found = if is_about_rows(prefix) { mentions.found_about_rows() } else { mentions.found() };
         let harmless = found.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
         let more = if harmless { Dirty::CUSTOM } else { UNREAD };
         Judgement { effects: Effects::NONE.with(found.union(more)), harmless, drops_all: false, names: false }
@@ -253,6 +253,13 @@ fn leaves_only_mentions(text: &[u8]) -> bool {
     }
 }
 
+/// Whether a text that begins so is a command that reads or writes rows: no other command begins with these words.
+fn is_about_rows(prefix: &[u8]) -> bool {
+    let mut scan = Scan::prefix(prefix);
+    scan.statement();
+    [&b"select"[..], b"insert", b"update", b"delete", b"merge", b"values", b"with"].iter().any(|word| scan.word(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +277,28 @@ mod tests {
         assert!(Effects::UNKNOWN.sets_read_only(b"SET"));
         let harmless = Judgement::of_prefix(b"select 1", b"select 1 -- more");
         assert!(harmless.harmless && !harmless.effects.sets_read_only(b"SELECT 1"));
+    }
+
+    #[test]
+    fn a_long_text_about_rows_names_no_statement() {
+        let after = |text: &[u8]| Judgement::of_long(text, &Mentions::begin(text)).effects.may_leave.without(UNREAD);
+        for head in
+            ["select 1", "/* a */ select 1", "Insert into t values (1)", "with a as (select 1) delete from t", "merge"]
+        {
+            assert_eq!(after(format!("{head} -- execute a; deallocate b").as_bytes()), Dirty::NONE, "{head}");
+        }
+        assert_eq!(after(b"select 1 into t -- execute"), Dirty::TEMP);
+        assert_eq!(after(b"select u&\"execute\""), Dirty::ALL.union(Dirty::SEQUENCE_VALUES));
+        for head in [
+            "execute a",
+            "/* select",
+            "deallocate a",
+            "selects execute",
+            "explain execute a",
+            "create table t as execute a",
+        ] {
+            assert!(after(format!("{head} -- deallocate b").as_bytes()).contains(Dirty::ALL), "{head}");
+        }
     }
 
     #[test]

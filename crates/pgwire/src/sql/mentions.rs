@@ -9,8 +9,9 @@
 //! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
 //! - `currval`, `lastval`, where a parenthesis may follow: they need what the session has drawn of a sequence.
 //! - `pg_settings`, where the text also says `update`: its rule calls `set_config`.
-//! - `execute` and `deallocate` in a text whose rest is still to come: of a statement that a pooler has prepared, under
-//!   the name that it has on the server. In a whole text [`super::names`] finds them.
+//! - `execute` and `deallocate` in a text that comes in pieces: of a statement that a pooler has prepared, under the name
+//!   that it has on the server. In a whole text [`super::names`] finds them, and a command that is known to be about
+//!   rows is none.
 //! - `u&"`: a quoted name with escapes, which may stand for any of these.
 //! - `do`, where a statement may begin with it: a block runs any commands, also some that the text does not show, and
 //!   what it has prepared stays if it fails.
@@ -40,7 +41,7 @@ const ANYTHING: Dirty = Dirty::ALL.union(Dirty::SEQUENCE_VALUES);
 /// The words found in the text so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mentions {
-    found: Dirty,
+    words: Words,
     /// The first statement may be DO, or another one may have begun.
     blocks: bool,
     /// The end of the last piece.
@@ -63,9 +64,11 @@ impl Mentions {
         // Most texts end with a semicolon, which begins no second statement.
         let seen = look_at(without_end(text));
         let blocks = seen.semicolon || block;
-        let (found, names) =
-            if seen.suspicious || blocks { search(text, Ends::Here, blocks) } else { (Dirty::NONE, false) };
-        Mentioned { found, names, semicolon: seen.semicolon }
+        let mut words = Words::default();
+        if seen.suspicious || blocks {
+            words.search(text, Ends::Here, blocks);
+        }
+        Mentioned { found: words.found, names: words.prepare || words.execute, semicolon: seen.semicolon }
     }
 
     /// Whether a first look at a whole text that begins with another word than DO finds nothing, and no second
@@ -81,15 +84,17 @@ impl Mentions {
         let text = after_insert_into(piece);
         let seen = look_at(text);
         let blocks = seen.semicolon || may_begin_block(piece, Ends::Later);
-        let found = if seen.suspicious || blocks { search(text, Ends::Later, blocks).0 } else { Dirty::NONE };
-        let mut mentions = Mentions { found, blocks, ..Mentions::default() };
+        let mut mentions = Mentions { blocks, ..Mentions::default() };
+        if seen.suspicious || blocks {
+            mentions.words.search(text, Ends::Later, blocks);
+        }
         mentions.keep_tail(piece);
         mentions
     }
 
     /// Adds the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
-        if self.found == ANYTHING {
+        if self.words.found == ANYTHING {
             return;
         }
         let (mut seam, mut len) = ([0; 2 * KEPT], usize::from(self.tail_len));
@@ -99,16 +104,21 @@ impl Mentions {
         len += first.len();
         let seen = look_at(piece);
         self.blocks |= seen.semicolon;
-        self.found.insert(search(&seam[..len], Ends::Later, self.blocks).0);
+        self.words.search(&seam[..len], Ends::Later, self.blocks);
         if piece.len() > KEPT && (seen.suspicious || self.blocks) {
-            self.found.insert(search(piece, Ends::Later, self.blocks).0);
+            self.words.search(piece, Ends::Later, self.blocks);
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
 
     /// The kinds of state that the text so far may leave.
     pub fn found(&self) -> Dirty {
-        self.found
+        if self.words.execute { self.words.found.union(Dirty::ALL) } else { self.words.found }
+    }
+
+    /// The same of a text that is one command, and reads or writes rows: it is no EXECUTE and no DEALLOCATE.
+    pub(super) fn found_about_rows(&self) -> Dirty {
+        self.words.found
     }
 
     fn keep_tail(&mut self, piece: &[u8]) {
@@ -248,43 +258,50 @@ enum Ends {
     Later,
 }
 
-/// Searches a piece. `blocks`: a statement of it may be DO. Returns what it may leave, and whether it may name prepared
-/// statements.
-#[cold]
-fn search(text: &[u8], ends: Ends, blocks: bool) -> (Dirty, bool) {
-    let (mut found, mut names) = (Dirty::NONE, false);
-    let mut updates = None;
-    count(text.len());
-    for at in 0..text.len() {
-        let rest = &text[at..];
-        let starts = |word: &[u8]| rest.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word));
-        let alone = |word: &[u8]| {
-            starts(word) && !continues_name(rest.get(word.len())) && !begins_name(at.checked_sub(1).map(|at| &text[at]))
-        };
-        match rest[0] | 0x20 {
-            b'c' if alone(b"create") => found.insert(Dirty::TEMP),
-            b'c' | b'l' if (starts(b"currval") || starts(b"lastval")) && may_be_called(&rest[7..], ends) => {
-                found.insert(Dirty::SEQUENCE_VALUES);
-            }
-            b'i' if alone(b"into") => found.insert(Dirty::TEMP),
-            b's' if is_name(rest, b"set_config") => found.insert(Dirty::SETTINGS),
-            b'a' if is_name(rest, b"advisory_lock") => found.insert(Dirty::LOCKS),
-            b'p' if alone(b"prepare") => names = true,
-            b'p' if is_name(rest, b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
-                found.insert(Dirty::SETTINGS);
-            }
-            b'u' if starts(b"u&\"") => found.insert(ANYTHING),
-            b'e' | b'd' if alone(b"execute") || alone(b"deallocate") => {
-                names = true;
-                if ends != Ends::Here {
-                    found.insert(Dirty::ALL);
+/// What a search has found.
+#[derive(Clone, Copy, Default, Debug)]
+struct Words {
+    /// What the words may leave, but for EXECUTE and DEALLOCATE.
+    found: Dirty,
+    /// PREPARE.
+    prepare: bool,
+    /// EXECUTE or DEALLOCATE.
+    execute: bool,
+}
+
+impl Words {
+    /// Searches a piece, too. `blocks`: a statement of it may be DO.
+    #[cold]
+    fn search(&mut self, text: &[u8], ends: Ends, blocks: bool) {
+        let mut updates = None;
+        count(text.len());
+        for at in 0..text.len() {
+            let rest = &text[at..];
+            let starts = |word: &[u8]| rest.get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word));
+            let alone = |word: &[u8]| {
+                starts(word)
+                    && !continues_name(rest.get(word.len()))
+                    && !begins_name(at.checked_sub(1).map(|at| &text[at]))
+            };
+            match rest[0] | 0x20 {
+                b'c' if alone(b"create") => self.found.insert(Dirty::TEMP),
+                b'c' | b'l' if (starts(b"currval") || starts(b"lastval")) && may_be_called(&rest[7..], ends) => {
+                    self.found.insert(Dirty::SEQUENCE_VALUES);
                 }
+                b'i' if alone(b"into") => self.found.insert(Dirty::TEMP),
+                b's' if is_name(rest, b"set_config") => self.found.insert(Dirty::SETTINGS),
+                b'a' if is_name(rest, b"advisory_lock") => self.found.insert(Dirty::LOCKS),
+                b'p' if alone(b"prepare") => self.prepare = true,
+                b'p' if is_name(rest, b"pg_settings") && *updates.get_or_insert_with(|| may_update(text, ends)) => {
+                    self.found.insert(Dirty::SETTINGS);
+                }
+                b'u' if starts(b"u&\"") => self.found.insert(ANYTHING),
+                b'e' | b'd' if alone(b"execute") || alone(b"deallocate") => self.execute = true,
+                b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => self.found.insert(Dirty::ALL),
+                _ => {}
             }
-            b'd' if blocks && alone(b"do") && begins_block(&rest[2..], ends) => found.insert(Dirty::ALL),
-            _ => {}
         }
     }
-    (found, names)
 }
 
 /// A text without the semicolons and the white space at its end.

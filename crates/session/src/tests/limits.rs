@@ -177,9 +177,21 @@ fn a_long_text_is_judged_alike_however_it_arrives() {
                 (judged.effects, judged.harmless)
             };
             let whole = judged(1 << 20);
-            assert_eq!(whole.1, word == "x", "{word}");
+            assert_eq!(whole.1, matches!(word, "x" | "execute a"), "{word}");
             assert!([1000, 32 << 10, 65_536, 100_001].into_iter().all(|size| judged(size) == whole), "{word} at {at}");
         }
+    }
+}
+
+#[test]
+fn a_long_query_that_mentions_deallocate_is_sent_once() {
+    let text = format!("select 1 {} -- ; execute a; deallocate a", " ".repeat(130_000));
+    let mut link = Link::transaction();
+    link.ask(&[parse("s", &text), sync()]);
+    link.tell(&[parsed(), ready()]);
+    for _ in 0..2 {
+        assert_eq!(tags(&link.ask(&[bind("s"), execute(), sync()])), "BES");
+        link.tell(&[bound(), complete("SELECT 1"), ready()]);
     }
 }
 
