@@ -225,7 +225,9 @@ fn an_error_that_a_function_raises_says_nothing_of_the_statements() {
     assert_eq!(run(&mut victim, "s2"), "Row shared");
     let name = other.value(SHARED).unwrap().expect("it is there");
     let server = victim.value("SELECT pg_backend_pid()").unwrap();
-    for (code, text) in [("26000", "does not exist"), ("42P05", "already exists"), ("0A000", "cached plan must not change")] {
+    for (code, text) in
+        [("26000", "does not exist"), ("42P05", "already exists"), ("0A000", "cached plan must not change")]
+    {
         let raise = format!("SELECT fail_as('{code}', 'prepared statement \"{name}\" {text}')");
         ask(&mut other, &Batch::new().query(&raise), 1);
         assert_eq!(run(&mut victim, "s2"), "Row shared", "{code}");

@@ -18,9 +18,8 @@ use axum::http::{Method, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_base::Printable;
+use weir_http::network;
 use weir_monitor::{Journal, JournalBounds, Workers, lock};
-
-use crate::admission::network;
 
 /// Entries of each list, and the bytes of those on disk.
 const MOST: usize = 1000;

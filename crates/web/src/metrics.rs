@@ -4,9 +4,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::IntoResponse;
+use weir_http::ApiError;
 use weir_monitor::{AlertWatch, ExportCounter, LastFigures, MetricsFormat, Workers};
-
-use crate::error::ApiError;
 
 /// Answers a scrape.
 pub(crate) async fn metrics(

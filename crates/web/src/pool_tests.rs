@@ -10,9 +10,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_admin::{ConfigAccess, PoolTestResult, ServerProbes, UserTestError, UserTestResult};
 use weir_config::Keys;
+use weir_http::ApiError;
 use weir_monitor::{FreeConnections, lock};
-
-use crate::error::ApiError;
 
 /// Concurrent tests: each blocks a thread on its server.
 const TESTS: usize = 4;

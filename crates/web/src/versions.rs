@@ -13,9 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use weir_admin::{Adopted, ConfigHistory};
 use weir_config::KeyChange;
+use weir_http::Reader;
 use weir_monitor::{Journal, JournalBounds, lock};
-
-use crate::access::Reader;
 
 /// The bounds of the list.
 const BOUNDS: JournalBounds = JournalBounds { records: 500, bytes: 8 << 20 };

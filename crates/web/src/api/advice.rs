@@ -10,6 +10,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_config::Config;
+use weir_http::ApiError;
 use weir_monitor::{
     ActivityProbe, Advice, Incident, IncidentCause, Measured, Scale, Watch, Workers, advise, current, whole_or_none,
 };
@@ -17,7 +18,6 @@ use weir_monitor::{
 use super::applied_advice::{AppliedAdvice, AppliedChange};
 use super::moments::moments;
 use super::params::{Changer, Name, within};
-use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 
 /// Seconds that count as the present.

@@ -6,13 +6,13 @@ use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{AlertState, Author, ListedAlert};
+use weir_http::ApiError;
 use weir_monitor::{
     AlertWatch, NewSilence, PastAlert, Silence, TargetReport, TestResult, Watch, Workers, seconds_of, whole,
 };
 
 use super::page::page_limit;
 use super::params::{Number, within};
-use crate::error::ApiError;
 
 /// The longest silence, in minutes: thirty days.
 const LONGEST: u64 = 30 * 24 * 60;

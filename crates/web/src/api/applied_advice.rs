@@ -13,13 +13,12 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 use weir_admin::{Author, ChangeSource};
 use weir_config::{Edit, EntryKind, Operation, WebRole};
+use weir_http::{ApiError, Reader};
 use weir_monitor::{Moment, Scale, Watch, Workers, lock, span};
 
 use super::body;
 use super::moments::moments;
-use crate::access::Reader;
 use crate::audit::Audit;
-use crate::error::ApiError;
 
 /// The name of changes that Weir makes by itself.
 const ITSELF: &str = "weir (advice)";

@@ -4,9 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use weir_admin::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
+use weir_http::ApiError;
 use weir_monitor::{Workers, seconds};
-
-use crate::error::ApiError;
 
 /// Without a cluster all is empty.
 #[derive(Serialize, Default)]

@@ -10,10 +10,10 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Connections, Cursor, SocketRecord};
 use weir_base::WorkerId;
+use weir_http::ApiError;
 use weir_monitor::{Pinned, Workers, seconds, seconds_of};
 
 use super::page::page_limit;
-use crate::error::ApiError;
 
 /// Worker pages that are read for one page of the answer.
 const LOOKS: usize = 64;

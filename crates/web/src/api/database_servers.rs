@@ -9,11 +9,11 @@ use serde::Serialize;
 use weir_admin::{PoolRecord, Report, ServerCapacity};
 use weir_base::Target;
 use weir_config::{Config, PoolConfig};
+use weir_http::ApiError;
 use weir_monitor::{Answered, Capacities, Question, Workers};
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
-use crate::error::ApiError;
 
 /// The most pools of a server that are listed.
 const LISTED: usize = 200;

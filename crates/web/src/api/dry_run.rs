@@ -6,10 +6,10 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DryRun, ModeOutcome, RECORD_SECONDS, TrafficLine, UseLevel};
+use weir_http::ApiError;
 use weir_monitor::Workers;
 
 use super::params::{Name, within};
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct All {

@@ -13,11 +13,11 @@ use hyper::body::Frame;
 use serde::Deserialize;
 
 use weir_admin::LogQuery;
+use weir_http::ApiError;
 use weir_monitor::{Events, Selection, Watch};
 
 use super::log::rank;
 use super::page::page_limit;
-use crate::error::ApiError;
 
 /// Lines of the log in one event: of more, the last ones.
 const LINES_A_SECOND: usize = 200;

@@ -8,10 +8,10 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use weir_http::ApiError;
 use weir_monitor::{Past, SERIES, Scale, Watch, merged, number, place};
 
 use super::params::Name;
-use crate::error::ApiError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

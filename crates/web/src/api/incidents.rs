@@ -6,10 +6,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::BackendSignal;
+use weir_http::ApiError;
 use weir_monitor::{ActivityProbe, Incident, PastIncident, ProcessKey, Watch, Workers, current};
 
 use super::page::page_limit;
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct All {

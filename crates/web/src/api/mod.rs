@@ -43,19 +43,15 @@ use axum::{Router, middleware};
 use tokio::time::timeout;
 use weir_admin::{ConfigAccess, ServerProbes};
 use weir_config::WebRole;
+use weir_http::{Access, ApiError, HeldBody, RequiredRole, SingleSignOn, Ticket, Timeouts, guard};
 use weir_monitor::{ActivityProbe, AlertWatch, Capacities, ExportCounter, LastFigures, Watch, Workers};
 
-use crate::access::{Access, RequiredRole};
-use crate::admission::{HeldBody, Ticket};
 use crate::audit::Audit;
-use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
-use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
-use crate::timeouts::Timeouts;
 use crate::versions::Versions;
-use crate::{compress, docs, guard, health, metrics, panel};
+use crate::{compress, docs, health, metrics, panel};
 use applied_advice::AppliedAdvice;
 use gate::{Gate, MAX_BODY};
 
@@ -252,7 +248,7 @@ pub(crate) fn router(
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, timeouts.request)))
-        .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(access.clone(), guard))
         .layer(compress::layer())
         .with_state(App {
             workers,

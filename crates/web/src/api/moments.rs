@@ -1,8 +1,7 @@
 //! A pool's recorded figures as the moments that advice is made of.
 
+use weir_http::ApiError;
 use weir_monitor::{Moment, Sample, Scale, Watch, place};
-
-use crate::error::ApiError;
 
 /// The moments of a pool's past; those of which nothing is known are left out.
 pub(super) async fn moments(

@@ -15,11 +15,11 @@ use weir_admin::{
     Command, DatabaseStats, LostState, PatroniRecord, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats,
 };
 use weir_config::{Config, PoolConfig};
+use weir_http::ApiError;
 use weir_monitor::{Affected, Clients, HealthView, Servers, Workers, seconds, seconds_of};
 
 use super::page::{PageParams, PageRequest};
 use super::params::{Name, within};
-use crate::error::ApiError;
 
 /// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;

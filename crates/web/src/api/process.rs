@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DrainRecord, ServiceState, ShutdownMode};
 use weir_base::Span;
 use weir_config::{Assignment, Edit};
+use weir_http::{ApiError, Reader};
 use weir_monitor::{FaultView, Workers};
 
 use super::body::PersistedBody;
 use super::params::{Changer, Name};
-use crate::access::Reader;
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct Status {

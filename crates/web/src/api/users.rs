@@ -14,13 +14,12 @@ use serde_json::{Map, Value, json};
 use weir_admin::{PoolRecord, Report};
 use weir_base::Span;
 use weir_config::{Config, Edit, EntryKind, Keys, Operation, SecretForm, WebRole};
+use weir_http::{ApiError, Reader};
 use weir_monitor::Workers;
 
 use super::body::{self, Body, PersistedBody};
 use super::page::{PageParams, PageRequest};
 use super::params::{Changer, Name};
-use crate::access::Reader;
-use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 
 /// How many lines and pools of a user are shown.

@@ -14,13 +14,12 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ChangePreview, ConfigAccess, ConfigHistory, Report};
 use weir_config::{Config, Edit, Restore};
+use weir_http::{ApiError, Reader};
 use weir_monitor::{Workers, whole_or_none};
 
 use super::body::PersistedBody;
 use super::page::page_limit;
 use super::params::{Changer, Number};
-use crate::access::Reader;
-use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
 
 /// The most secrets of a request.

@@ -15,7 +15,7 @@ use weir_monitor::MonitorError;
 
 /// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     /// The workers refused the command.
     Refused(CommandError),
     /// The configuration was not changed.
@@ -149,11 +149,12 @@ impl From<PathRejection> for ApiError {
 
 impl ApiError {
     /// The error, for this field or setting.
-    pub(crate) fn about(self, key: &str) -> ApiError {
+    pub fn about(self, key: &str) -> ApiError {
         ApiError::Field(key.to_owned(), Box::new(self))
     }
 
-    pub(crate) fn status(&self) -> StatusCode {
+    /// The status that it is sent with.
+    pub fn status(&self) -> StatusCode {
         match self {
             ApiError::Refused(error) => match error {
                 CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
@@ -203,7 +204,7 @@ impl ApiError {
     }
 
     /// The JSON of the error, where no status can be sent.
-    pub(crate) fn json(&self) -> String {
+    pub fn json(&self) -> String {
         serde_json::to_string(&self.body()).unwrap_or_default()
     }
 

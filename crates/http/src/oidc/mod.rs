@@ -21,30 +21,30 @@ use serde_json::{Map, Value};
 use weir_config::Oidc;
 use weir_monitor::{SendHttp, lock};
 
-use crate::access::{Grant, digest, new_token};
-pub(crate) use error::SsoError;
+use crate::access::{LoginGrant, digest, new_token};
+pub use error::SsoError;
 use id_token::{Expected, Invalid, verify};
 use pending::{PendingLogin, PendingLogins};
 use provider::{Metadata, Provider, Tokens, brief};
 
 /// The path that the provider sends browsers back to.
-pub(crate) const CALLBACK: &str = "api/v1/oidc/callback";
+pub const CALLBACK: &str = "api/v1/oidc/callback";
 /// How long a login at the provider may take.
-pub(crate) const LONGEST: Duration = pending::LONGEST;
+pub const LONGEST_LOGIN: Duration = pending::LONGEST;
 /// Groups of a user that are looked at, and the bytes of each.
 const MOST_GROUPS: usize = 1000;
 const LONGEST_NAME: usize = 128;
 
 /// Single sign-on; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct SingleSignOn {
+pub struct SingleSignOn {
     provider: Provider,
     pending: Arc<Mutex<PendingLogins>>,
 }
 
 /// What the provider adds to the address that it sends the browser back to.
 #[derive(Deserialize, Default)]
-pub(crate) struct Comeback {
+pub struct Comeback {
     code: Option<String>,
     state: Option<String>,
     error: Option<String>,
@@ -52,18 +52,21 @@ pub(crate) struct Comeback {
 }
 
 /// A login that begins: where the browser goes, and the secret that it keeps.
-pub(crate) struct Beginning {
-    pub(crate) url: String,
-    pub(crate) cookie: String,
+pub struct Beginning {
+    /// Where the browser is sent.
+    pub url: String,
+    /// What the browser has to show when it comes back.
+    pub cookie: String,
 }
 
 impl SingleSignOn {
-    pub(crate) fn new(send: SendHttp) -> SingleSignOn {
+    /// `send`: sends requests to the provider. Nothing is sent yet.
+    pub fn new(send: SendHttp) -> SingleSignOn {
         SingleSignOn { provider: Provider::new(send), pending: Arc::default() }
     }
 
     /// Begins a login, which is to come back to `redirect_url`.
-    pub(crate) async fn begin(&self, oidc: &Oidc, from: IpAddr, redirect_url: String) -> Result<Beginning, SsoError> {
+    pub async fn begin(&self, oidc: &Oidc, from: IpAddr, redirect_url: String) -> Result<Beginning, SsoError> {
         let (metadata, _) = self.provider.known(oidc, false).await?;
         let (issuer, client_id) = names(oidc)?;
         let (state, nonce, verifier, cookie) = (new_token(), new_token(), new_token(), new_token());
@@ -89,7 +92,7 @@ impl SingleSignOn {
     }
 
     /// Ends a login that comes back: who the user is.
-    pub(crate) async fn finish(&self, oidc: &Oidc, cookie: Option<&str>, back: Comeback) -> Result<Grant, SsoError> {
+    pub async fn finish(&self, oidc: &Oidc, cookie: Option<&str>, back: Comeback) -> Result<LoginGrant, SsoError> {
         let (issuer, client_id) = names(oidc)?;
         let (Some(state), Some(cookie)) = (&back.state, cookie) else { return Err(SsoError::Expired) };
         let login = lock(&self.pending).take(state, cookie, Instant::now()).ok_or(SsoError::Expired)?;
@@ -112,7 +115,7 @@ impl SingleSignOn {
         let claims = self.completed(oidc, &metadata, &tokens, claims).await?;
         let (user, groups) = (user_of(oidc, &claims), groups_of(oidc, &claims));
         let home = login.redirect_url.strip_suffix(CALLBACK).unwrap_or_default().to_owned();
-        Ok(Grant { user, groups, id_token: tokens.id_token, home })
+        Ok(LoginGrant { user, groups, id_token: tokens.id_token, home })
     }
 
     /// The claims of a token. A token with an unknown key is checked with newer keys once.
@@ -161,7 +164,7 @@ impl SingleSignOn {
     }
 
     /// Where a browser ends its session at the provider; none if the provider has no such address.
-    pub(crate) async fn end_session(&self, oidc: &Oidc, id_token: &str, home: &str) -> Option<String> {
+    pub async fn end_session(&self, oidc: &Oidc, id_token: &str, home: &str) -> Option<String> {
         let (metadata, _) = self.provider.known(oidc, false).await.ok()?;
         let mut query = vec![("client_id", oidc.client_id.as_deref()?)];
         // A provider may refuse a longer address.

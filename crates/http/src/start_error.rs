@@ -4,10 +4,11 @@ use std::fmt;
 
 /// Why the control plane can't start: one line, with what to do about it.
 #[derive(Debug)]
-pub struct WebError(pub(crate) String);
+pub struct WebError(String);
 
 impl WebError {
-    pub(crate) fn new(why: String) -> WebError {
+    /// In one line, with what to do.
+    pub fn new(why: String) -> WebError {
         WebError(why)
     }
 }

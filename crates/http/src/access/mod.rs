@@ -43,7 +43,7 @@ const LONGEST_PASSWORD: usize = 1024;
 
 /// What a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RequiredRole {
+pub enum RequiredRole {
     /// Nothing.
     Anyone,
     /// At least this role.
@@ -52,7 +52,7 @@ pub(crate) enum RequiredRole {
 
 impl RequiredRole {
     /// Checks the role of `who`; an error says what is missing.
-    pub(crate) fn admits(self, who: Option<&Identity>) -> Result<(), ApiError> {
+    pub fn admits(self, who: Option<&Identity>) -> Result<(), ApiError> {
         match (self, who) {
             (RequiredRole::Anyone, _) => Ok(()),
             (RequiredRole::Role(_), None) => Err(ApiError::LoginNeeded),
@@ -64,17 +64,18 @@ impl RequiredRole {
 
 /// Who sent a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// The name of the user or of the token; none where no login is configured.
-    pub(crate) name: Option<String>,
-    pub(crate) role: WebRole,
+    pub name: Option<String>,
+    /// The role.
+    pub role: WebRole,
 }
 
 /// What a provider of single sign-on says of a user who has logged in there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Grant {
+pub struct LoginGrant {
     /// The name for the audit log.
-    pub(crate) user: String,
+    pub user: String,
     pub(crate) groups: Vec<String>,
     pub(crate) id_token: String,
     /// The panel's address.
@@ -82,30 +83,32 @@ pub(crate) struct Grant {
 }
 
 /// A session at a provider, which a logout may end too.
-pub(crate) struct ProviderSession {
-    pub(crate) id_token: String,
-    pub(crate) home: String,
+pub struct ProviderSession {
+    /// The provider's token about the user.
+    pub id_token: String,
+    /// Where the browser is sent back to.
+    pub home: String,
 }
 
 /// The role of the sender of a request, for what an answer may show; the least one if the request needs none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reader(pub(crate) WebRole);
+pub struct Reader(pub WebRole);
 
 impl Reader {
     /// Whether the reader may see queries of the configuration, which may hold secrets: only a reader who may change
     /// them.
-    pub(crate) fn sees_queries(self) -> bool {
+    pub fn sees_queries(self) -> bool {
         self.0 >= WebRole::Admin
     }
 }
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller(pub(crate) SocketAddr);
+pub struct Caller(pub SocketAddr);
 
 /// The access rules; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Access(Arc<Inner>);
+pub struct Access(Arc<Inner>);
 
 struct Inner {
     config: Arc<dyn ConfigAccess>,
@@ -119,7 +122,8 @@ struct Inner {
 }
 
 impl Access {
-    pub(crate) fn new(config: Arc<dyn ConfigAccess>, exposed: bool, secure: bool) -> Access {
+    /// `exposed`: other machines reach it; `secure`: by TLS. The accounts are read for each request.
+    pub fn new(config: Arc<dyn ConfigAccess>, exposed: bool, secure: bool) -> Access {
         let (sessions, attempts) = (Mutex::default(), Mutex::default());
         Access(Arc::new(Inner {
             config,
@@ -132,17 +136,17 @@ impl Access {
     }
 
     /// Whether connections are encrypted with TLS.
-    pub(crate) fn is_secure(&self) -> bool {
+    pub fn is_secure(&self) -> bool {
         self.0.secure
     }
 
     /// Whether no login is configured, so that every client may do everything.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !self.0.exposed && self.0.config.accounts().is_empty()
     }
 
     /// The sender of a request; none without a valid session or token.
-    pub(crate) fn who(&self, headers: &HeaderMap) -> Option<Identity> {
+    pub fn who(&self, headers: &HeaderMap) -> Option<Identity> {
         let accounts = self.0.config.accounts();
         if !self.0.exposed && accounts.is_empty() {
             return Some(Identity { name: None, role: WebRole::Admin });
@@ -154,12 +158,7 @@ impl Access {
     }
 
     /// Logs a user in; returns the identity and the cookie to set. Hashing the password takes a while.
-    pub(crate) async fn login(
-        &self,
-        from: IpAddr,
-        user: String,
-        password: String,
-    ) -> Result<(Identity, String), ApiError> {
+    pub async fn login(&self, from: IpAddr, user: String, password: String) -> Result<(Identity, String), ApiError> {
         if user.len() > LONGEST_NAME || password.len() > LONGEST_PASSWORD {
             return Err(ApiError::WrongPassword);
         }
@@ -185,24 +184,24 @@ impl Access {
     }
 
     /// The provider of single sign-on, as configured now.
-    pub(crate) fn oidc(&self) -> Oidc {
+    pub fn oidc(&self) -> Oidc {
         self.0.config.accounts().oidc.clone()
     }
 
     /// Whether users can log in with a password.
-    pub(crate) fn has_passwords(&self) -> bool {
+    pub fn has_passwords(&self) -> bool {
         !self.0.config.accounts().users.is_empty()
     }
 
     /// Counts an attempt to log in through the provider, by the browser with this secret.
-    pub(crate) fn begin_attempt(&self, from: IpAddr, secret: Option<&str>) -> Result<(), ApiError> {
+    pub fn begin_attempt(&self, from: IpAddr, secret: Option<&str>) -> Result<(), ApiError> {
         let now = Instant::now();
         lock(&self.0.attempts).begin(from, &claim_of(secret), now).map_err(ApiError::TooManyLogins)
     }
 
     /// Logs in a user whom the provider knows; none without a role. Returns the identity and the cookie to set.
-    pub(crate) fn login_through_provider(&self, oidc: &Oidc, grant: Grant) -> Option<(Identity, String)> {
-        let Grant { user, mut groups, mut id_token, home } = grant;
+    pub fn login_through_provider(&self, oidc: &Oidc, grant: LoginGrant) -> Option<(Identity, String)> {
+        let LoginGrant { user, mut groups, mut id_token, home } = grant;
         groups.retain(|group| oidc.lists(group));
         let role = oidc.role(groups.iter().map(String::as_str))?;
         if id_token.len() > LONGEST_ID_TOKEN {
@@ -217,7 +216,7 @@ impl Access {
 
     /// Ends a session, if there is one; returns the cookie that replaces the session's, and the session at the
     /// provider.
-    pub(crate) fn logout(&self, headers: &HeaderMap) -> (String, Option<ProviderSession>) {
+    pub fn logout(&self, headers: &HeaderMap) -> (String, Option<ProviderSession>) {
         let ended =
             cookie_named(headers, self.cookie_name()).and_then(|cookie| lock(&self.0.sessions).end(&digest(cookie)));
         let there = match ended {
@@ -231,13 +230,13 @@ impl Access {
 
     /// The cookie of a login at the provider. The browser sends it when it comes back from there, which another site
     /// begins, so it can't be `Strict`.
-    pub(crate) fn login_cookie(&self, value: &str, age: Duration) -> String {
+    pub fn login_cookie(&self, value: &str, age: Duration) -> String {
         let (name, secure) = if self.0.secure { (HOST_LOGIN, "; Secure") } else { (LOGIN, "") };
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={}{secure}", age.as_secs())
     }
 
     /// The secret of the login at the provider that this browser has begun.
-    pub(crate) fn login_secret<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+    pub fn login_secret<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookie_named(headers, if self.0.secure { HOST_LOGIN } else { LOGIN })
     }
 

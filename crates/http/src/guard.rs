@@ -30,7 +30,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Lets a request pass, or refuses it.
-pub(crate) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+pub async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
     let mut response = match check_origin(request.method(), request.headers(), access.is_secure()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),

@@ -2,7 +2,7 @@
 
 /// Why a login failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum SsoError {
+pub enum SsoError {
     /// No provider is configured.
     Off,
     /// The login was not begun in this browser, was used before, or took too long.
@@ -21,7 +21,7 @@ pub(crate) enum SsoError {
 
 impl SsoError {
     /// The word in the address of the login page, which has a text for each. A text in the address could be anybody's.
-    pub(crate) fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             SsoError::Off => "off",
             SsoError::Expired => "expired",
@@ -34,7 +34,7 @@ impl SsoError {
     }
 
     /// What an operator must know beyond the word, on one line.
-    pub(crate) fn line(&self) -> Option<String> {
+    pub fn line(&self) -> Option<String> {
         match self {
             SsoError::Off | SsoError::Expired | SsoError::TooMany => None,
             SsoError::Provider(why) => Some(format!("the provider can't be used: {why}")),

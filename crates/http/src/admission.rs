@@ -64,13 +64,13 @@ pub(crate) struct Connection {
 
 /// The handle by which a request changes the state of its connection.
 #[derive(Clone)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     id: u64,
     admission: Admission,
 }
 
 /// A request that is served. Dropping it marks its answer as complete.
-pub(crate) struct ServedRequest(Ticket);
+pub struct ServedRequest(Ticket);
 
 impl Admission {
     /// Admits a connection; may close another one for it.
@@ -137,13 +137,13 @@ impl Drop for Connection {
 
 impl Ticket {
     /// A request begins; `health`: it is a health check.
-    pub(crate) fn serve(self, health: bool) -> ServedRequest {
+    pub fn serve(self, health: bool) -> ServedRequest {
         self.set(if health { ConnectionState::Health } else { ConnectionState::Unknown });
         ServedRequest(self)
     }
 
     /// The request has shown a login, or needs none here.
-    pub(crate) fn is_known(&self) -> Result<(), ApiError> {
+    pub fn is_known(&self) -> Result<(), ApiError> {
         let mut table = lock(&self.admission.0);
         let Some(entry) = table.entries.get(&self.id).filter(|entry| entry.state == ConnectionState::Unknown) else {
             return Ok(());
@@ -169,7 +169,7 @@ impl Drop for ServedRequest {
 }
 
 /// The network of an IPv6 address, since one customer has all addresses of it; an IPv4 address as it is.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
         v4 => v4,
@@ -177,10 +177,11 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// The body of an answer; the request counts as served until the body has been sent.
-pub(crate) struct HeldBody {
-    pub(crate) body: Body,
+pub struct HeldBody {
+    /// The body.
+    pub body: Body,
     /// Held only for its `Drop`.
-    pub(crate) _serving: ServedRequest,
+    pub _serving: ServedRequest,
 }
 
 impl HttpBody for HeldBody {
