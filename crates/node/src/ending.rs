@@ -57,7 +57,7 @@ impl Run {
         let shared = Arc::new(Shared { ending: Mutex::new(ending), own: Mutex::new(None) });
         let (begun, known) = (Instant::now(), shared.clone());
         let run = move || {
-            let _ = sender.send(end(&config, &name, &known, (begun, lease)));
+            let _ = sender.send(end(&config, &name, &known, begun, lease));
         };
         thread::Builder::new().name("cluster-end".into()).spawn(run).map_err(|error| error.to_string())?;
         Ok(Run { lost, shared, result })
@@ -84,7 +84,7 @@ impl Run {
 }
 
 /// Ends the lost node's connections at all servers of the pool.
-fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Duration)) -> Result<u32, String> {
+fn end(config: &Config, name: &str, known: &Shared, begun: Instant, lease: Duration) -> Result<u32, String> {
     let pool = config.pools.get(name).ok_or("the pool is not in this node's configuration")?;
     let mut left = 0;
     for target in &pool.targets {
@@ -93,7 +93,7 @@ fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Du
             return Err("it took too long".to_owned());
         }
         let rest = lease.saturating_sub(begun.elapsed());
-        left += end_at(config, (pool, target), known, left, rest)?;
+        left += end_at(config, pool, target, known, left, rest)?;
     }
     Ok(left)
 }
@@ -101,7 +101,8 @@ fn end(config: &Config, name: &str, known: &Shared, (begun, lease): (Instant, Du
 /// `elsewhere`: how many the lost node may have at other servers of the pool.
 fn end_at(
     config: &Config,
-    (pool, target): (&PoolConfig, &Target),
+    pool: &PoolConfig,
+    target: &Target,
     known: &Shared,
     elsewhere: u32,
     timeout: Duration,

@@ -79,10 +79,10 @@ impl Etcd {
     /// Executes a request. After an error it is unknown whether it was executed, or will be.
     pub fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, String> {
         match request {
-            StoreRequest::ReadAll => self.range(("", END), 0),
-            StoreRequest::ReadMembers => self.range(("node/", "node0"), 0),
+            StoreRequest::ReadAll => self.range("", END, 0),
+            StoreRequest::ReadMembers => self.range("node/", "node0", 0),
             // The shared configuration follows the pools, so that one request shows changes of both.
-            StoreRequest::ReadPools(after) => self.range(("pool/", END), after + 1),
+            StoreRequest::ReadPools(after) => self.range("pool/", END, after + 1),
             StoreRequest::Commit(txn) => self.commit(txn),
         }
     }
@@ -115,7 +115,7 @@ impl Etcd {
         (self.revision, self.settings.take())
     }
 
-    fn range(&mut self, (from, end): (&str, &str), min: Revision) -> Result<StoreReply, String> {
+    fn range(&mut self, from: &str, end: &str, min: Revision) -> Result<StoreReply, String> {
         let (from, end) = (format!("{}{from}", self.prefix), format!("{}{end}", self.prefix));
         let body = json!({
             "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end), "min_mod_revision": min.to_string(),

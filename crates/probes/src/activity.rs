@@ -51,7 +51,7 @@ pub(crate) fn read(
 ) -> Result<Activity, String> {
     let text = activity_query(&pool.database);
     let read = |look: &mut Look| look.query(&text).map(|answer| (answer, look.user.clone()));
-    let (answer, user) = looks.ask(config, pool, (APPLICATION, permit), read)?;
+    let (answer, user) = looks.ask(config, pool, APPLICATION, permit, read)?;
     let mut backends: Vec<Backend> = (0..answer.rows.len()).filter_map(|row| backend(&answer, row)).collect();
     let cut = backends.len() > ROWS;
     backends.truncate(ROWS);
@@ -62,7 +62,8 @@ pub(crate) fn read(
 /// Sends a signal to a backend that still does what the key says.
 pub(crate) fn signal(
     looks: &Looks,
-    (config, pool): (&Config, &PoolConfig),
+    config: &Config,
+    pool: &PoolConfig,
     permit: impl FnOnce() -> Result<Option<Permit>, String>,
     backend: BackendKey,
     signal: BackendSignal,
@@ -93,7 +94,7 @@ pub(crate) fn signal(
         let text = text.replace(" as materialized", materialized(&look.connection));
         look.connection.value(&text)
     };
-    looks.ask(config, pool, (APPLICATION, permit), send).map(|value| value.as_deref() == Some("t"))
+    looks.ask(config, pool, APPLICATION, permit, send).map(|value| value.as_deref() == Some("t"))
 }
 
 /// A text as a constant of SQL, whatever `standard_conforming_strings` is.

@@ -24,7 +24,7 @@ pub(crate) fn read(
     pool: &PoolConfig,
     permit: impl FnOnce() -> Result<Option<Permit>, String>,
 ) -> Result<ServerCapacity, String> {
-    let (limits, roles, user) = looks.ask(config, pool, (APPLICATION, permit), query)?;
+    let (limits, roles, user) = looks.ask(config, pool, APPLICATION, permit, query)?;
     let limit = |name: &str| number(&limits, 0, name).ok_or_else(|| format!("the server did not show its {name}"));
     Ok(ServerCapacity {
         max_connections: limit("most")?,

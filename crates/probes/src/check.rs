@@ -70,16 +70,16 @@ type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
 /// Tests the server of a pool; none if no login is known. That the server does not know a listed user is no error.
 fn try_login(config: &Config, pool: &PoolConfig) -> Option<Tried> {
-    let (user, password) = match login(config, pool) {
-        Login::As { user, password } => (user, password),
+    let as_whom = match login(config, pool) {
+        Login::As(as_whom) => as_whom,
         Login::Unknown => return None,
         Login::Failed(why) => {
             let user = pool.user.clone().unwrap_or_default();
             return Some((user, Err((Severity::Error, format!("pool {}: {why}", pool.name)))));
         }
     };
-    let tried = ask(config, pool, &user, password.as_deref()).map_err(|error| judged(config, pool, &error));
-    Some((user, tried))
+    let tried = ask(config, pool, &as_whom).map_err(|error| judged(config, pool, &error));
+    Some((as_whom.user, tried))
 }
 
 /// How much the error of a test matters, and what it says. A pool may log in where a test can't: with what its clients'

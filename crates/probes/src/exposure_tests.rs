@@ -14,7 +14,7 @@ use weir_config::{
     find_source, is_settable, load_with, pool_key_table, set, show,
 };
 
-use crate::pool_test::{Login, ask, login};
+use crate::pool_test::{Credentials, Login, ask, login};
 
 /// The codes of the requests for a proof (PostgreSQL's documentation, "Message Formats").
 const CLEARTEXT: u8 = 3;
@@ -208,21 +208,22 @@ fn settings(servers: &Servers) -> Vec<(&'static str, String)> {
 fn try_logins(config: &Config, tried: &mut BTreeSet<String>) {
     let asker = config.auth.users.get("asker").map(str::to_owned);
     for (name, pool) in config.pools.iter().map(|(name, pool)| (name.as_str(), pool)) {
-        let own = if let Login::As { user, password } = login(config, pool) { Some((user, password)) } else { None };
+        let own = if let Login::As(own) = login(config, pool) { Some(own) } else { None };
         let lookup = config.auth_lookup(name).map(|lookup| (lookup.database, lookup.user));
         let asks = lookup.and_then(|(place, user)| {
             let secret = if user == "asker" { asker.clone() } else { config.auth.users.get(&user).map(str::to_owned) };
-            Some((config.pool(&place)?, (user, secret)))
+            Some((config.pool(&place)?, Credentials { user, password: secret }))
         });
-        for (pool, (user, password)) in own.map(|own| (pool.clone(), own)).into_iter().chain(asks) {
+        for (pool, as_whom) in own.map(|own| (pool.clone(), own)).into_iter().chain(asks) {
             for target in &pool.targets {
-                let how = (&user, &password, target.to_string(), pool.require_auth, config.tls.server.mode);
+                let how =
+                    (&as_whom.user, &as_whom.password, target.to_string(), pool.require_auth, config.tls.server.mode);
                 if !tried.insert(format!("{how:?}")) || !target.to_string().starts_with("127.0.0.") {
                     continue;
                 }
                 let at = PoolConfig { targets: vec![target.clone()], ..PoolConfig::clone(&pool) };
                 for _method in [CLEARTEXT, MD5, SASL] {
-                    assert!(ask(config, &at, &user, password.as_deref()).is_err(), "no login ends well there");
+                    assert!(ask(config, &at, &as_whom).is_err(), "no login ends well there");
                 }
             }
         }

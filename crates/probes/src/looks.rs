@@ -127,7 +127,8 @@ impl Looks {
         &self,
         config: &Config,
         pool: &PoolConfig,
-        (application, permit): (&str, impl FnOnce() -> Result<Option<Permit>, String>),
+        application: &str,
+        permit: impl FnOnce() -> Result<Option<Permit>, String>,
         ask: impl Fn(&mut Look) -> Result<T, Error>,
     ) -> Result<T, String> {
         let place = self.places().get(pool.target()).cloned();

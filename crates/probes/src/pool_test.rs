@@ -29,12 +29,16 @@ const ALPN: &[u8] = b"postgresql";
 pub const OF_CLIENTS: &str =
     "(backend_type = 'client backend' or backend_type is null and usesysid is not null and datid is not null)";
 
+/// Who logs in.
+#[derive(PartialEq)]
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) password: Option<String>,
+}
+
 /// The user of the test.
 pub(crate) enum Login {
-    As {
-        user: String,
-        password: Option<String>,
-    },
+    As(Credentials),
     /// The pool logs in as its clients, and none of their passwords is known.
     Unknown,
     /// The program that prints the password has failed; holds why.
@@ -45,10 +49,7 @@ pub(crate) enum Login {
 pub(crate) fn test_pool(config: &Config, pool: &PoolConfig, permit: Option<&Permit>) -> Result<PoolTestResult, String> {
     let timeout = permit.map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
     match login(config, pool) {
-        Login::As { user, password } => {
-            let login = (user.as_str(), password.as_deref());
-            ask_with_timeout(timeout, config, pool, login).map_err(|error| error.text)
-        }
+        Login::As(as_whom) => ask_with_timeout(timeout, config, pool, &as_whom).map_err(|error| error.text),
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
@@ -68,18 +69,18 @@ pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
             },
             ServerPassword::Hash | ServerPassword::Clients | ServerPassword::None => None,
         };
-        return Login::As { user: user.clone(), password };
+        return Login::As(Credentials { user: user.clone(), password });
     }
-    listed_user(config, pool).map_or(Login::Unknown, |(user, password)| Login::As { user: user.to_owned(), password })
+    listed_user(config, pool).map_or(Login::Unknown, Login::As)
 }
 
 /// The user of [`login`].
 pub(crate) fn user(config: &Config, pool: &PoolConfig) -> Option<String> {
-    pool.user.clone().or_else(|| listed_user(config, pool).map(|(user, _)| user.to_owned()))
+    pool.user.clone().or_else(|| listed_user(config, pool).map(|as_whom| as_whom.user))
 }
 
 /// The first listed user whose password is known and who may use the pool, and the password.
-fn listed_user<'a>(config: &'a Config, pool: &PoolConfig) -> Option<(&'a str, Option<String>)> {
+fn listed_user(config: &Config, pool: &PoolConfig) -> Option<Credentials> {
     let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
     let users = &config.auth.users;
     let is_usable = |(user, secret): &(&str, &str)| {
@@ -87,14 +88,14 @@ fn listed_user<'a>(config: &'a Config, pool: &PoolConfig) -> Option<(&'a str, Op
         may && (secret.is_empty() || users.password(user).is_some())
     };
     let first = users.iter().filter(|(user, _)| !of_console(user)).find(is_usable);
-    first.map(|(user, _)| (user, users.password(user).map(str::to_owned)))
+    first.map(|(user, _)| Credentials { user: user.to_owned(), password: users.password(user).map(str::to_owned) })
 }
 
 impl Login {
     /// User and password, or why there are none.
-    fn known(self) -> Result<(String, Option<String>), String> {
+    fn known(self) -> Result<Credentials, String> {
         match self {
-            Login::As { user, password } => Ok((user, password)),
+            Login::As(as_whom) => Ok(as_whom),
             Login::Unknown => {
                 Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned())
             }
@@ -113,13 +114,8 @@ pub(crate) struct TestError {
 }
 
 /// Tests a pool's server as this user. An error contains the server's address.
-pub(crate) fn ask(
-    config: &Config,
-    pool: &PoolConfig,
-    user: &str,
-    password: Option<&str>,
-) -> Result<PoolTestResult, TestError> {
-    ask_with_timeout(TIMEOUT, config, pool, (user, password))
+pub(crate) fn ask(config: &Config, pool: &PoolConfig, as_whom: &Credentials) -> Result<PoolTestResult, TestError> {
+    ask_with_timeout(TIMEOUT, config, pool, as_whom)
 }
 
 /// Tries the pool's hosts as its own logins do, in order, until one is fit by `target_session_attrs`.
@@ -127,7 +123,7 @@ fn ask_with_timeout(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
-    login: (&str, Option<&str>),
+    as_whom: &Credentials,
 ) -> Result<PoolTestResult, TestError> {
     let (until, attrs) = (Instant::now() + timeout, pool.session_attrs);
     let mut attempts: Vec<_> = pool.targets.iter().map(|target| (target, attrs)).collect();
@@ -138,7 +134,7 @@ fn ask_with_timeout(
     for (at, (target, attrs)) in attempts.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now()) / (attempts.len() - at) as u32;
         let pool = PoolConfig { targets: vec![(*target).clone()], session_attrs: *attrs, ..pool.clone() };
-        match ask_host(left, config, &pool, login) {
+        match ask_host(left, config, &pool, as_whom) {
             Ok(mut result) => {
                 result.notes.extend(errors.into_iter().map(|error| format!("another host: {}", error.text)));
                 return Ok(result);
@@ -158,14 +154,14 @@ fn ask_host(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
-    login: (&str, Option<&str>),
+    as_whom: &Credentials,
 ) -> Result<PoolTestResult, TestError> {
     let begun = Instant::now();
     let mut options = vec![("application_name", "weir check")];
     let own = pool.startup.iter().filter(|(name, _)| name != "application_name");
     options.extend(own.map(|(name, value)| (name.as_str(), value.as_str())));
-    let (connection, encrypted) = log_in(timeout, config, pool, login, &options)?;
-    query_server(connection, encrypted, pool, begun).map_err(|error| TestError::new(pool, login.0, &error))
+    let (connection, encrypted) = log_in(timeout, config, pool, as_whom, &options)?;
+    query_server(connection, encrypted, pool, begun).map_err(|error| TestError::new(pool, &as_whom.user, &error))
 }
 
 /// A connection with a pool's own login.
@@ -187,21 +183,21 @@ pub fn log_in_as_pool(
     pool: &PoolConfig,
     options: &[(&str, &str)],
 ) -> Result<OwnLogin, String> {
-    let (user, password) = login(config, pool).known()?;
-    let logged_in = log_in(timeout, config, pool, (&user, password.as_deref()), options);
-    logged_in.map(|(connection, _)| OwnLogin { connection, user }).map_err(|error| error.text)
+    let as_whom = login(config, pool).known()?;
+    let logged_in = log_in(timeout, config, pool, &as_whom, options);
+    logged_in.map(|(connection, _)| OwnLogin { connection, user: as_whom.user }).map_err(|error| error.text)
 }
 
 fn log_in(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
-    (user, password): (&str, Option<&str>),
+    Credentials { user, password }: &Credentials,
     options: &[(&str, &str)],
 ) -> Result<(Connection, bool), TestError> {
     let tls = ServerTls::load(config).map_err(|text| TestError { text, about_user: false, lacks_password: false })?;
     let mut params = ConnectParams::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
-    params.password = password.map(str::to_owned);
+    params.password.clone_from(password);
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
     params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
     params.require = pool.require_auth;
@@ -364,9 +360,9 @@ mod tests {
             received.extend_from_slice(&answer[..count]);
             received
         });
-        let login = ("app", Some("hush"));
+        let login = Credentials { user: "app".to_owned(), password: Some("hush".to_owned()) };
         // Without the deadline it would take hours.
-        let why = ask_with_timeout(timeout, &config, &config.pools["app"], login).unwrap_err();
+        let why = ask_with_timeout(timeout, &config, &config.pools["app"], &login).unwrap_err();
         (why.text, play.join().unwrap())
     }
 

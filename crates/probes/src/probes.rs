@@ -45,7 +45,7 @@ impl ServerProbes for Probes {
     }
 
     fn test_user(&self, user: &str, pool: &str, password: &str) -> Result<UserTestResult, UserTestError> {
-        user_test::test_user(&(self.in_force)(), (user, password), pool)
+        user_test::test_user(&(self.in_force)(), user, password, pool)
     }
 
     fn activity(&self, pool: &str) -> Result<Activity, String> {
@@ -69,7 +69,7 @@ impl ServerProbes for Probes {
     fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
         let config = (self.in_force)();
         let served = served(&config, pool)?;
-        activity::signal(&self.looks, (&config, &served), || self.permit(&config, pool), backend, signal)
+        activity::signal(&self.looks, &config, &served, || self.permit(&config, pool), backend, signal)
     }
 }
 

@@ -21,11 +21,12 @@ const MAX_BYTES: usize = 1 << 20;
 /// Logs in as this user, with this password, to a pool.
 pub(crate) fn test_user(
     config: &Config,
-    (user, password): (&str, &str),
+    user: &str,
+    password: &str,
     pool: &str,
 ) -> Result<UserTestResult, UserTestError> {
     let begun = Instant::now();
-    let tested = log_in(config, (user, password), pool).and_then(|(mut connection, encrypted)| {
+    let tested = log_in(config, user, password, pool).and_then(|(mut connection, encrypted)| {
         let version = connection.parameter("server_version").unwrap_or_default().to_owned();
         let server_user = if config.disable_pqexec { None } else { connection.value("select current_user")? };
         connection.end()?;
@@ -35,7 +36,7 @@ pub(crate) fn test_user(
     tested.map_err(|error| explain(config, user, pool, &error))
 }
 
-fn log_in(config: &Config, (user, password): (&str, &str), pool: &str) -> Result<(Connection, bool), Error> {
+fn log_in(config: &Config, user: &str, password: &str, pool: &str) -> Result<(Connection, bool), Error> {
     let host = own_host(&config.listen).ok_or_else(|| Error::Login("Weir listens nowhere".to_owned()))?;
     // Weir itself is at the other end, so its certificate proves nothing more.
     let mut to_itself = Config::default();

@@ -29,10 +29,11 @@ use weir_config::{
 };
 use weir_runtime::{Fit, Reread};
 
-use crate::replace::{ReplaceError, replace};
+use crate::load::{self, NodeTexts};
+use crate::readable_secrets;
+use crate::replace::{NewText, ReplaceError, replace};
 use crate::shared_config::SharedConfig;
-use crate::{load, readable_secrets};
-use state::{Current, Plan, Written, nowhere, other_shape, restored_text};
+use state::{Current, Plan, SharedTexts, Written, nowhere, other_shape, restored_text};
 use user_list::UserList;
 
 /// Why a change of an ini stays in memory.
@@ -58,7 +59,11 @@ impl ConfigStore {
                 let edits = Edits::default();
                 match settings.ended {
                     true => load::load_own(file, &text, &edits),
-                    false => load::load_merged(file, (&text, &shared.secrets().open(&settings.text)?), &edits),
+                    false => load::load_merged(
+                        file,
+                        NodeTexts { own: &text, shared: &shared.secrets().open(&settings.text)? },
+                        &edits,
+                    ),
                 }
             });
             warnings.extend(more);
@@ -152,7 +157,8 @@ impl ConfigStore {
     /// Makes a change, or returns why not.
     pub fn change(
         &self,
-        (wanted, author): (&ChangeRequest, &Author),
+        wanted: &ChangeRequest,
+        author: &Author,
         fit: Fit<'_>,
     ) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let mut current = self.current();
@@ -164,7 +170,7 @@ impl ConfigStore {
         let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let kept = match plan.text {
             Written::Shared(text) => {
-                let shared = (text, plan.shared.unwrap_or_default());
+                let shared = SharedTexts { sealed: text, opened: plan.shared.unwrap_or_default() };
                 return self.publish(&mut current, shared, author, plan.config).map(|kept| (config, kept));
             }
             _ => self.keep(&mut current, plan, &edit)?,
@@ -181,7 +187,7 @@ impl ConfigStore {
         let written = match plan.text {
             Written::File(text) => {
                 let secret = plan.config.has_secrets(&self.file);
-                self.write(current, (text, secret), plan.shared.as_deref())
+                self.write(current, text, secret, plan.shared.as_deref())
             }
             Written::Nowhere(_) if plan.edits.is_empty() => {
                 current.edits = Edits::default();
@@ -238,9 +244,10 @@ impl ConfigStore {
         };
         let read = match (&text, &shared) {
             (Written::File(text), None) => self.read(text, users.as_ref(), &Edits::default()),
-            (Written::File(text), Some(shared)) => self.read_merged((text, shared), &Edits::default()),
+            (Written::File(text), Some(shared)) => self.read_merged(NodeTexts { own: text, shared }, &Edits::default()),
             (Written::Shared(_), shared) => {
-                self.read_merged((&current.file, shared.as_deref().unwrap_or_default()), &current.edits)
+                let shared = shared.as_deref().unwrap_or_default();
+                self.read_merged(NodeTexts { own: &current.file, shared }, &current.edits)
             }
             (Written::Nowhere(_), _) => self.read(&current.text, users.as_ref(), &edits),
         };
@@ -255,16 +262,18 @@ impl ConfigStore {
         }
     }
 
-    /// Writes a text into the file. `shared`: the text that nodes share, with its secrets in the clear.
+    /// Writes a text into the file, which is its owner's alone if it has secrets. `shared`: the text that nodes share, with
+    /// its secrets in the clear.
     fn write(
         &self,
         current: &mut Current,
-        (text, secret): (String, bool),
+        text: String,
+        secret: bool,
         shared: Option<&str>,
     ) -> Result<(), ReplaceError> {
         // Changes that were only in memory are written with it.
         if text != current.file {
-            replace(&self.file, &current.file, (&text, secret))?;
+            replace(&self.file, &current.file, NewText { text: &text, secret })?;
         }
         let merged = shared.and_then(|shared| weir_config::merge(&text, shared));
         current.text = merged.unwrap_or_else(|| text.clone());
@@ -331,7 +340,7 @@ impl ConfigAccess for ConfigStore {
         };
         let next = match shared {
             None => self.read(&text, None, &edits),
-            Some(shared) => self.read_merged((&text, &self.opened(&shared)?), &edits),
+            Some(shared) => self.read_merged(NodeTexts { own: &text, shared: &self.opened(&shared)? }, &edits),
         };
         let next = next.map_err(|mistakes| mistakes.to_string())?;
         let text = Some(self.identify(&text, &next));

@@ -58,15 +58,24 @@ pub(crate) fn load_replaced(file: &Path, texts: &[(&Path, &str)], edits: &Edits)
     weir_config::load_with(file, &|path| text(path).map_or_else(|| read(path), Ok), &env, edits)
 }
 
+/// What a node's configuration is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeTexts<'a> {
+    /// Its own file's.
+    pub(crate) own: &'a str,
+    /// That of the cluster's nodes.
+    pub(crate) shared: &'a str,
+}
+
 /// A text that can't be merged.
 pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
 
 /// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both
 /// texts merged. An error, also one about valid settings that can't be served, is one line.
-pub(crate) fn load_merged(file: &Path, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
-    let text = weir_config::merge(own, shared).ok_or_else(|| NO_TOML.to_owned())?;
+pub(crate) fn load_merged(file: &Path, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), String> {
+    let text = weir_config::merge(texts.own, texts.shared).ok_or_else(|| NO_TOML.to_owned())?;
     let config = load_for_node(file, &text, edits)?;
-    Ok((text, without_shared(config, own)))
+    Ok((text, without_shared(config, texts.own)))
 }
 
 /// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node

@@ -10,6 +10,14 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
+/// What a file is to have.
+#[derive(Clone, Copy)]
+pub(crate) struct NewText<'a> {
+    pub(crate) text: &'a str,
+    /// Whether it has secrets.
+    pub(crate) secret: bool,
+}
+
 /// Why a file was not replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplaceError {
@@ -21,7 +29,8 @@ pub(crate) enum ReplaceError {
 
 /// Replaces the text of the file at `path`, or of a link's target, if it still has the `expected` one. `secret`: whether
 /// the new text has secrets.
-pub(crate) fn replace(path: &Path, expected: &str, (text, secret): (&str, bool)) -> Result<(), ReplaceError> {
+pub(crate) fn replace(path: &Path, expected: &str, new: NewText<'_>) -> Result<(), ReplaceError> {
+    let NewText { text, secret } = new;
     let refused = |error: io::Error| ReplaceError::Refused(format!("{} can't be written: {error}", path.display()));
     let target = fs::canonicalize(path).map_err(refused)?;
     let old = fs::metadata(&target).map_err(refused)?;
@@ -116,7 +125,7 @@ mod tests {
         // A file left by a crash is no obstacle, and a link is not followed.
         let other = folder.file("other", 0o600);
         symlink(&other, folder.0.join(".weir.toml.new")).unwrap();
-        replace(&link, "old", ("new", true)).unwrap();
+        replace(&link, "old", NewText { text: "new", secret: true }).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
@@ -135,7 +144,7 @@ mod tests {
             (0o644, false, 0o644),
         ] {
             let file = folder.file("weir.toml", before);
-            replace(&file, "old", ("new", secret)).unwrap();
+            replace(&file, "old", NewText { text: "new", secret }).unwrap();
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, after, "{before:o} {secret}");
         }
     }
@@ -144,11 +153,16 @@ mod tests {
     fn nothing_happens_to_a_file_that_is_not_as_expected_or_read_only() {
         let folder = Folder::new("refused");
         let file = folder.file("weir.toml", 0o644);
-        assert_eq!(replace(&file, "older", ("new", false)), Err(ReplaceError::Changed));
+        assert_eq!(replace(&file, "older", NewText { text: "new", secret: false }), Err(ReplaceError::Changed));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-        let Err(ReplaceError::Refused(why)) = replace(&file, "old", ("new", false)) else { panic!("it is read-only") };
+        let Err(ReplaceError::Refused(why)) = replace(&file, "old", NewText { text: "new", secret: false }) else {
+            panic!("it is read-only")
+        };
         assert!(why.ends_with("is read-only"), "{why}");
-        assert!(matches!(replace(&folder.0.join("none"), "", ("new", false)), Err(ReplaceError::Refused(_))));
+        assert!(matches!(
+            replace(&folder.0.join("none"), "", NewText { text: "new", secret: false }),
+            Err(ReplaceError::Refused(_))
+        ));
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), folder.names()), ("old", 1));
     }
 }

@@ -60,7 +60,7 @@ pub trait SettingsSource: Send {
 }
 
 impl SharedSettings {
-    /// SharedSettings that are written now.
+    /// Settings that are written now.
     pub fn new(text: String, node: &str) -> SharedSettings {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = now.map_or(0, |now| now.as_secs());

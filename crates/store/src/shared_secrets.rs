@@ -1,4 +1,4 @@
-//! SharedSecrets of the configuration that nodes share, encrypted with a key that etcd does not have.
+//! Secrets of the configuration that nodes share, encrypted with a key that etcd does not have.
 //!
 //! Owns the key file and the encrypted form: `enc:v1:` and base64 of the key's id (4 bytes), a random nonce (12), and
 //! the AES-256-GCM of the secret, padded with zero bytes to a multiple of 32. The associated data are the cluster's
@@ -21,7 +21,7 @@ use weir_config::{Cluster, ENCRYPTED, Replace};
 const KEY: usize = 32;
 /// The length of a key's id.
 const ID: usize = 4;
-/// SharedSecrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
+/// Secrets are padded to a multiple of this length, so that the encrypted form tells less about the length of a secret.
 const PAD: usize = 32;
 /// A longer key file holds something else.
 const MAX_FILE: u64 = 1 << 20;

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use weir_admin::{ConfigAccess, Control, ServerProbes};
 use weir_http::{Access, ApiError, HttpServer, Listeners, Served, SingleSignOn, Timeouts, WebError, WebTls};
-use weir_monitor::{ActivityProbe, AlertWatch, Faults, Findings, Retry, SendHttp, TelemetryExport, Watch, Workers};
+use weir_monitor::{
+    ActivityProbe, AlertWatch, Faults, Findings, Retry, SendHttp, TelemetryExport, Watch, WatchAround, Workers,
+};
 
-use crate::api;
+use crate::api::{self, Behind};
 use crate::audit::Audit;
 use crate::lab::Lab;
 use crate::versions::Versions;
@@ -71,21 +73,28 @@ impl WebServer {
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
         let sso = SingleSignOn::new(options.send.clone());
         let activity_probe = ActivityProbe::new(options.probes.clone());
-        let router = api::router(
-            workers.clone(),
-            (access, sso),
-            (options.config, options.probes, activity_probe.clone()),
-            (watch.clone(), options.versions, alerts.clone(), telemetry.counter()),
-            (Lab::new(options.lab), audit),
+        let router = api::router(Behind {
+            workers: workers.clone(),
+            access,
+            sso,
+            config: options.config,
+            probes: options.probes,
+            activity_probe: activity_probe.clone(),
+            watch: watch.clone(),
+            versions: options.versions,
+            alerts: alerts.clone(),
+            exports: telemetry.counter(),
+            lab: Lab::new(options.lab),
+            audit,
             timeouts,
-            options.version,
-        );
+            version: options.version,
+        });
         let findings = Findings::new(activity_probe);
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings), |error| {
-                ApiError::from(error).json()
-            }));
+            let around =
+                WatchAround { workers, alerts: alerts.clone(), telemetry: telemetry.clone(), faults, findings };
+            tasks.spawn(watch.run(around, |error| ApiError::from(error).json()));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());

@@ -152,7 +152,7 @@ struct Checked {
     shared: String,
     present: Option<Revised>,
     changes: Vec<KeyChange>,
-    /// SharedSettings that change with a restart of each node.
+    /// Settings that change with a restart of each node.
     restart: Vec<String>,
 }
 

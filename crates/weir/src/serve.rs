@@ -103,7 +103,7 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
     let options = ServeOptions {
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
-        change: Some(Arc::new(move |change, fit| changes.change(change, fit))),
+        change: Some(Arc::new(move |(change, author), fit| changes.change(change, author, fit))),
         record: Some(Arc::new(move |adopted| history.record(adopted))),
         ask_patroni: outgoing::ask_patroni(),
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },

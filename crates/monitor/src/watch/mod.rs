@@ -66,6 +66,20 @@ pub struct Watch {
     write_error: Arc<Mutex<Option<String>>>,
 }
 
+/// Who is asked each second, and who learns of the answer.
+pub struct WatchAround {
+    /// They are asked.
+    pub workers: Workers,
+    /// Gets the conditions of alerts.
+    pub alerts: AlertWatch,
+    /// Gets the settings in force.
+    pub telemetry: TelemetryExport,
+    /// What is wrong with Weir itself.
+    pub faults: Faults,
+    /// Why pools are slow.
+    pub findings: Findings,
+}
+
 #[derive(Default)]
 struct WatchState {
     streams: Streams,
@@ -111,24 +125,14 @@ impl Watch {
     }
 
     /// Requests the workers' reports in a loop. `in_words`: an error as JSON, for the listeners.
-    pub async fn run(
-        self,
-        workers: Workers,
-        alerts: AlertWatch,
-        telemetry: TelemetryExport,
-        (faults, findings): (Faults, Findings),
-        in_words: impl Fn(MonitorError) -> String,
-    ) {
+    pub async fn run(self, around: WatchAround, in_words: impl Fn(MonitorError) -> String) {
         let (mut before, mut failing) = (None, Failing::default());
         loop {
-            let seconds = match self
-                .measure((&workers, &alerts, &telemetry, &faults, &findings), (&mut before, &mut failing))
-                .await
-            {
+            let seconds = match self.measure(&around, &mut before, &mut failing).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
                     if let Some(config) = &self.state().config {
-                        alerts.observe(config, vec![workers_do_not_answer()]);
+                        around.alerts.observe(config, vec![workers_do_not_answer()]);
                     }
                     self.state().streams.tell_all(&trouble_event(&in_words(error)));
                     1
@@ -141,8 +145,9 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        (workers, alerts, telemetry, faults, findings): (&Workers, &AlertWatch, &TelemetryExport, &Faults, &Findings),
-        (before, failing): (&mut Option<Arc<Measurement>>, &mut Failing),
+        WatchAround { workers, alerts, telemetry, faults, findings }: &WatchAround,
+        before: &mut Option<Arc<Measurement>>,
+        failing: &mut Failing,
     ) -> Result<usize, MonitorError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());

@@ -9,10 +9,10 @@ use weir_admin::{Author, ChangeError, ChangeSource, Persisted};
 use weir_config::{Config, ConfigErrors, Edit, Edits, Restore, rewrite};
 use weir_runtime::Reread;
 
-use crate::load::{self, NO_TOML};
+use crate::load::{self, NO_TOML, NodeTexts};
 use crate::shared_config::{AdoptionStatus, Revised, SharedConfig, SharedSettings};
 
-use super::state::{ConfigStore, Current, Plan, Written, nowhere, restored_text};
+use super::state::{ConfigStore, Current, Plan, SharedTexts, Written, nowhere, restored_text};
 
 impl Plan {
     /// An error if a secret would be in etcd in the clear.
@@ -62,7 +62,10 @@ impl ConfigStore {
             current.running = current.former.take();
             let edits = current.edits.clone();
             let former = match current.shared() {
-                Some(running) => self.load_shared((&current.file, &running.settings.text), &edits).ok(),
+                Some(running) => {
+                    let texts = NodeTexts { own: &current.file, shared: &running.settings.text };
+                    self.load_shared(texts, &edits).ok()
+                }
                 None => load::load_changed(&self.file, &current.file, &edits).ok().map(|c| (current.file.clone(), c)),
             };
             if let Some((text, mut config)) = former {
@@ -90,7 +93,10 @@ impl ConfigStore {
             let on_trial = shared.is_on_trial(candidate.revision);
             let loaded = match candidate.settings.ended {
                 true => load::load_own(&self.file, &file, &current.edits),
-                false => self.load_shared((&file, &candidate.settings.text), &current.edits),
+                false => {
+                    let texts = NodeTexts { own: &file, shared: &candidate.settings.text };
+                    self.load_shared(texts, &current.edits)
+                }
             };
             match loaded {
                 Ok(loaded) => {
@@ -108,7 +114,10 @@ impl ConfigStore {
             }
         }
         let loaded = match current.shared() {
-            Some(running) => self.load_shared((&file, &running.settings.text), &current.edits)?,
+            Some(running) => {
+                let texts = NodeTexts { own: &file, shared: &running.settings.text };
+                self.load_shared(texts, &current.edits)?
+            }
             None => {
                 let config = load::load_changed(&self.file, &file, &current.edits).map_err(|why| why.to_string())?;
                 (file.clone(), config)
@@ -144,29 +153,29 @@ impl ConfigStore {
     }
 
     /// Reads as [`load::load_merged`] does, with a shared text whose secrets are encrypted.
-    fn load_shared(&self, (own, shared): (&str, &str), edits: &Edits) -> Result<(String, Config), String> {
-        load::load_merged(&self.file, (own, &self.opened(shared)?), edits)
+    fn load_shared(&self, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), String> {
+        load::load_merged(&self.file, NodeTexts { shared: &self.opened(texts.shared)?, ..texts }, edits)
     }
 
     /// The configuration with a text of the file and a shared one, whose secrets are in the clear.
-    pub(super) fn read_merged(&self, (file, shared): (&str, &str), edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
-        let text = weir_config::merge(file, shared);
-        self.read(text.as_deref().unwrap_or(file), None, edits)
+    pub(super) fn read_merged(&self, texts: NodeTexts<'_>, edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
+        let text = weir_config::merge(texts.own, texts.shared);
+        self.read(text.as_deref().unwrap_or(texts.own), None, edits)
     }
 
-    /// Writes a shared text into etcd, over the one in force here. `opened` is the same with its secrets in the clear.
+    /// Writes a shared text into etcd, over the one in force here.
     pub(super) fn publish(
         &self,
         current: &mut Current,
-        (text, opened): (String, String),
+        texts: SharedTexts,
         author: &Author,
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
         let (Some(shared), Some(running)) = (&self.shared, current.shared()) else { return Err(ChangeError::Fixed) };
         let merged =
-            weir_config::merge(&current.file, &opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
+            weir_config::merge(&current.file, &texts.opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
         let (user, comment) = (author.user.clone(), author.comment.clone());
-        let settings = SharedSettings { user, comment, ..SharedSettings::new(text, shared.node()) };
+        let settings = SharedSettings { user, comment, ..SharedSettings::new(texts.sealed, shared.node()) };
         let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
         let revised = Revised { revision: written.ok_or(ChangeError::ChangedInCluster)?, settings };
         // A disk that is full is reported at the next adoption; the value is in etcd.

@@ -61,6 +61,14 @@ pub(super) struct Plan {
     pub(super) config: Arc<Config>,
 }
 
+/// A new text that nodes share.
+pub(super) struct SharedTexts {
+    /// As etcd gets it: its secrets are encrypted.
+    pub(super) sealed: String,
+    /// With its secrets in the clear.
+    pub(super) opened: String,
+}
+
 /// Where the text of a change goes.
 pub(super) enum Written {
     /// Into the file: its new text.

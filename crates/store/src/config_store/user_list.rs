@@ -8,7 +8,7 @@ use weir_admin::ChangeError;
 use weir_config::{Config, Edit, Edits, SALT, Users, rewrite_userlist};
 
 use crate::load;
-use crate::replace::{ReplaceError, replace};
+use crate::replace::{NewText, ReplaceError, replace};
 
 type Secrets = BTreeMap<String, Option<String>>;
 
@@ -65,7 +65,7 @@ impl Left {
         if before == after {
             return;
         }
-        match replace(&path, &before, (&after, true)) {
+        match replace(&path, &before, NewText { text: &after, secret: true }) {
             Ok(()) => {}
             Err(ReplaceError::Refused(why)) => *self = Left { secrets, why: Some(why) },
             Err(ReplaceError::Changed) => {
@@ -109,7 +109,7 @@ mod tests {
 
     fn make(store: &ConfigStore, edit: Edit) -> Persisted {
         let wanted = ChangeRequest { edit, latest: None };
-        store.change((&wanted, &Author::signal()), &|config| Ok(config)).unwrap().1
+        store.change(&wanted, &Author::signal(), &|config| Ok(config)).unwrap().1
     }
 
     #[test]

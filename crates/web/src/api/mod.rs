@@ -219,16 +219,43 @@ const VIEWER: RequiredRole = RequiredRole::Role(WebRole::Viewer);
 const OPERATOR: RequiredRole = RequiredRole::Role(WebRole::Operator);
 const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 
+/// What is behind the paths.
+pub(crate) struct Behind {
+    pub(crate) workers: Workers,
+    pub(crate) access: Access,
+    pub(crate) sso: SingleSignOn,
+    pub(crate) config: Arc<dyn ConfigAccess>,
+    pub(crate) probes: Arc<dyn ServerProbes>,
+    pub(crate) activity_probe: ActivityProbe,
+    pub(crate) watch: Watch,
+    pub(crate) versions: Versions,
+    pub(crate) alerts: AlertWatch,
+    pub(crate) exports: ExportCounter,
+    pub(crate) lab: Lab,
+    pub(crate) audit: Audit,
+    pub(crate) timeouts: Timeouts,
+    /// The version that SHOW VERSION shows.
+    pub(crate) version: &'static str,
+}
+
 /// All paths, behind the guard.
-pub(crate) fn router(
-    workers: Workers,
-    (access, sso): (Access, SingleSignOn),
-    (config, probes, activity_probe): (Arc<dyn ConfigAccess>, Arc<dyn ServerProbes>, ActivityProbe),
-    (watch, versions, alerts, exports): (Watch, Versions, AlertWatch, ExportCounter),
-    (lab, audit): (Lab, Audit),
-    timeouts: Timeouts,
-    version: &'static str,
-) -> Router {
+pub(crate) fn router(behind: Behind) -> Router {
+    let Behind {
+        workers,
+        access,
+        sso,
+        config,
+        probes,
+        activity_probe,
+        watch,
+        versions,
+        alerts,
+        exports,
+        lab,
+        audit,
+        timeouts,
+        version,
+    } = behind;
     let empty = Router::new();
     let pool_tests = PoolTests::new(config.clone(), probes.clone());
     let capacities = Capacities::new(probes);
