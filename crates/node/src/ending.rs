@@ -14,6 +14,8 @@ use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Connection, Error};
 use weir_probes::{OF_CLIENTS, log_in_as_pool};
 
+use crate::error::NodeError;
+
 /// The application_name of this connection, for those who read the server's list: this and the node's name, as far as
 /// PostgreSQL takes it.
 const APPLICATION: &str = "weir cluster ";
@@ -28,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 pub(crate) struct Run {
     pub(crate) lost: Lost,
     shared: Arc<Shared>,
-    result: Receiver<Result<u32, String>>,
+    result: Receiver<Result<u32, NodeError>>,
 }
 
 /// What both threads know.
@@ -50,7 +52,12 @@ impl Shared {
 
 impl Run {
     /// Begins to end a lost node's connections. `lease`: all must be over by then.
-    pub(crate) fn start(config: Arc<Config>, lost: Lost, ending: Ending, lease: Option<Span>) -> Result<Run, String> {
+    pub(crate) fn start(
+        config: Arc<Config>,
+        lost: Lost,
+        ending: Ending,
+        lease: Option<Span>,
+    ) -> Result<Run, NodeError> {
         let lease = lease.map_or(TIMEOUT, |lease| TIMEOUT.min(Duration::from_micros(lease.micros())));
         let (sender, result) = mpsc::sync_channel(1);
         let name = lost.pool.clone();
@@ -59,7 +66,10 @@ impl Run {
         let run = move || {
             let _ = sender.send(end(&config, &name, &known, begun, lease));
         };
-        thread::Builder::new().name("cluster-end".into()).spawn(run).map_err(|error| error.to_string())?;
+        thread::Builder::new()
+            .name("cluster-end".into())
+            .spawn(run)
+            .map_err(|error| NodeError::Thread(error.to_string()))?;
         Ok(Run { lost, shared, result })
     }
 
@@ -74,23 +84,23 @@ impl Run {
     }
 
     /// How many connections the lost node may still have; `None` while that is not known.
-    pub(crate) fn result(&self) -> Option<Result<u32, String>> {
+    pub(crate) fn result(&self) -> Option<Result<u32, NodeError>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("the thread has ended".to_owned())),
+            Err(TryRecvError::Disconnected) => Some(Err(NodeError::Thread("the thread has ended".to_owned()))),
         }
     }
 }
 
 /// Ends the lost node's connections at all servers of the pool.
-fn end(config: &Config, name: &str, known: &Shared, begun: Instant, lease: Duration) -> Result<u32, String> {
-    let pool = config.pools.get(name).ok_or("the pool is not in this node's configuration")?;
+fn end(config: &Config, name: &str, known: &Shared, begun: Instant, lease: Duration) -> Result<u32, NodeError> {
+    let pool = config.pools.get(name).ok_or(NodeError::NoPool)?;
     let mut left = 0;
     for target in &pool.targets {
         if begun.elapsed() > TIMEOUT / 4 {
             // This process may have been frozen, and its share be another's.
-            return Err("it took too long".to_owned());
+            return Err(NodeError::TooSlow);
         }
         let rest = lease.saturating_sub(begun.elapsed());
         left += end_at(config, pool, target, known, left, rest)?;
@@ -106,12 +116,12 @@ fn end_at(
     known: &Shared,
     elsewhere: u32,
     timeout: Duration,
-) -> Result<u32, String> {
+) -> Result<u32, NodeError> {
     let at = PoolConfig { targets: vec![target.clone()], ..pool.clone() };
     let own = application(&config.cluster.node);
     let options = [("application_name", own.as_str())];
-    let mut connection = log_in_as_pool(timeout, config, &at, &options)?.connection;
-    let failed = |error: Error| format!("{target}: {error}");
+    let mut connection = log_in_as_pool(timeout, config, &at, &options).map_err(NodeError::Server)?.connection;
+    let failed = |error: Error| NodeError::server(target, &error);
     known.set_own(own_backend(&mut connection).map_err(failed)?);
     let left = end_by(&mut connection, pool.user.is_some(), known, elsewhere).map_err(failed)?;
     // The connection is this node's share again only when the server counts it no more.

@@ -21,6 +21,8 @@ use weir_cluster::{Member, PoolShares, Revision, Store, StoreKey, StoreReply, St
 use weir_config::Cluster;
 use weir_store::SettingsSource;
 
+use crate::error::NodeError;
+
 /// Characters of a reply that an error has.
 const LONGEST_ERROR: usize = 300;
 /// A longer file, in bytes, is neither a certificate nor a key.
@@ -55,8 +57,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// A client for the cluster; connects to nothing yet. An error is one line.
-    pub fn new(rules: &Cluster) -> Result<Etcd, String> {
+    /// A client for the cluster; connects to nothing yet.
+    pub fn new(rules: &Cluster) -> Result<Etcd, NodeError> {
         let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
         if rules.etcd.iter().any(|address| address.starts_with("https:")) {
             config = config.tls_config(tls(rules)?);
@@ -77,7 +79,7 @@ impl Etcd {
     }
 
     /// Executes a request. After an error it is unknown whether it was executed, or will be.
-    pub fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, String> {
+    pub fn execute(&mut self, request: &StoreRequest) -> Result<StoreReply, NodeError> {
         match request {
             StoreRequest::ReadAll => self.range("", END, 0),
             StoreRequest::ReadMembers => self.range("node/", "node0", 0),
@@ -88,7 +90,7 @@ impl Etcd {
     }
 
     /// The numbers of nodes in cancel keys, with the nodes' names.
-    pub(crate) fn peers(&mut self) -> Result<BTreeMap<u16, String>, String> {
+    pub(crate) fn peers(&mut self) -> Result<BTreeMap<u16, String>, NodeError> {
         let (from, end) = (format!("{}{PEER}", self.prefix), format!("{}{PEERS_END}", self.prefix));
         let answer =
             self.call("kv/range", &json!({ "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end) }))?;
@@ -100,7 +102,7 @@ impl Etcd {
     }
 
     /// Records that a number is this node's. `false`: another node has it.
-    pub(crate) fn claim_peer(&mut self, id: u16, name: &str) -> Result<bool, String> {
+    pub(crate) fn claim_peer(&mut self, id: u16, name: &str) -> Result<bool, NodeError> {
         let key = STANDARD.encode(format!("{}{PEER}{id}", self.prefix));
         let body = json!({
             "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": "0" }],
@@ -115,7 +117,7 @@ impl Etcd {
         (self.revision, self.settings.take())
     }
 
-    fn range(&mut self, from: &str, end: &str, min: Revision) -> Result<StoreReply, String> {
+    fn range(&mut self, from: &str, end: &str, min: Revision) -> Result<StoreReply, NodeError> {
         let (from, end) = (format!("{}{from}", self.prefix), format!("{}{end}", self.prefix));
         let body = json!({
             "key": STANDARD.encode(&from), "range_end": STANDARD.encode(&end), "min_mod_revision": min.to_string(),
@@ -130,11 +132,11 @@ impl Etcd {
     }
 
     /// A key with its value; `None` for keys that are not the store's, a node's or a pool's.
-    fn stored(&self, entry: &Json) -> Option<Result<Stored, String>> {
+    fn stored(&self, entry: &Json) -> Option<Result<Stored, NodeError>> {
         let key = String::from_utf8(decoded(&entry["key"])?).ok()?;
         let value = decoded(&entry["value"]).unwrap_or_default();
         let revision = number(&entry["mod_revision"]);
-        let failed = |error: serde_json::Error| format!("{key}: {error}");
+        let failed = |error: serde_json::Error| NodeError::Damaged(key.clone(), error.to_string());
         let below = key.strip_prefix(&self.prefix)?;
         let stored = |key, value| Stored { key, revision, value };
         if let Some(name) = below.strip_prefix("node/") {
@@ -142,8 +144,8 @@ impl Etcd {
             return Some(member.map(|member| stored(StoreKey::Member(name.to_owned()), StoreValue::Member(member))));
         }
         if below == GENERATION {
-            let store =
-                std::str::from_utf8(&value).ok().and_then(Store::parse).ok_or_else(|| format!("{key}: it is damaged"));
+            let store = std::str::from_utf8(&value).ok().and_then(Store::parse);
+            let store = store.ok_or_else(|| NodeError::Damaged(key.clone(), "it is damaged".to_owned()));
             return Some(store.map(|store| stored(StoreKey::Store, StoreValue::Store(store))));
         }
         let name = below.strip_prefix("pool/")?;
@@ -162,7 +164,7 @@ impl Etcd {
         format!("{}{SETTINGS}", self.prefix)
     }
 
-    fn commit(&mut self, txn: &Txn) -> Result<StoreReply, String> {
+    fn commit(&mut self, txn: &Txn) -> Result<StoreReply, NodeError> {
         let compare = |(key, revision): &(StoreKey, Revision)| {
             json!({
                 "key": self.encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string(),
@@ -200,7 +202,7 @@ impl Etcd {
     }
 
     /// One request; logs in first, if etcd wants that.
-    fn call(&mut self, path: &str, body: &Json) -> Result<Json, String> {
+    fn call(&mut self, path: &str, body: &Json) -> Result<Json, NodeError> {
         if let (Some((user, password)), None) = (self.login.clone(), &self.token) {
             let answer = self.post("auth/authenticate", &json!({ "name": user, "password": password }))?;
             self.token = answer["token"].as_str().map(str::to_owned);
@@ -208,7 +210,7 @@ impl Etcd {
         self.post(path, body)
     }
 
-    fn post(&mut self, path: &str, body: &Json) -> Result<Json, String> {
+    fn post(&mut self, path: &str, body: &Json) -> Result<Json, NodeError> {
         let address = &self.addresses[self.current % self.addresses.len()];
         let url = format!("{address}/v3/{path}");
         let mut request = self.agent.post(&url);
@@ -225,7 +227,7 @@ impl Etcd {
         answer.map_err(|error| {
             // The token may have expired, and the next address may answer.
             self.token = None;
-            let failed = format!("etcd at {address}: {error}{}", hint(address, &error));
+            let failed = NodeError::Etcd(address.clone(), format!("{error}{}", hint(address, &error)));
             self.current = (self.current + 1) % self.addresses.len();
             failed
         })
@@ -240,7 +242,7 @@ impl SettingsSource for Etcd {
         for _ in 1..self.addresses.len() {
             answer = answer.or_else(|_| self.call("kv/range", &body));
         }
-        let answer = answer?;
+        let answer = answer.map_err(|error| error.to_string())?;
         let found = answer["kvs"].as_array().and_then(|all| all.first());
         Ok(found.and_then(|entry| self.settings_of(entry)))
     }
@@ -253,7 +255,8 @@ impl SettingsSource for Etcd {
                 "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": over.to_string() }],
                 "success": [{ "request_put": { "key": key, "value": STANDARD.encode(value) } }],
             }),
-        )?;
+        );
+        let answer = answer.map_err(|error| error.to_string())?;
         let written = answer["succeeded"] == json!(true);
         Ok(written.then(|| number(&answer["header"]["revision"])))
     }
@@ -289,18 +292,21 @@ fn hint(address: &str, error: &str) -> &'static str {
 }
 
 /// An error if the key is not the certificate's: the client would panic.
-fn check_pair(certificate: &Path, key: &Path) -> Result<(), String> {
+fn check_pair(certificate: &Path, key: &Path) -> Result<(), NodeError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
-    let chain = chain.map_err(|error| format!("{}: {error}", certificate.display()))?;
-    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| format!("{}: {error}", key.display()))?;
+    let chain = chain.map_err(|error| NodeError::file(certificate, error))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| NodeError::file(key, error))?;
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| NodeError::Tls(error.to_string()))?;
     let made = builder.with_root_certificates(RootCertStore::empty()).with_client_auth_cert(chain, private);
-    let (certificate, key) = (certificate.display(), key.display());
-    made.map(drop).map_err(|error| format!("{key} is not the key of the certificate {certificate}: {error}"))
+    made.map(drop).map_err(|error| NodeError::OtherKey {
+        key: key.to_owned(),
+        certificate: certificate.to_owned(),
+        why: error.to_string(),
+    })
 }
 
-fn tls(rules: &Cluster) -> Result<TlsConfig, String> {
+fn tls(rules: &Cluster) -> Result<TlsConfig, NodeError> {
     let roots = match &rules.ca_file {
         Some(file) => certificates(file)?,
         None => {
@@ -315,24 +321,24 @@ fn tls(rules: &Cluster) -> Result<TlsConfig, String> {
     if let (Some(certificate), Some(key)) = (&rules.cert_file, &rules.key_file) {
         check_pair(certificate, key)?;
         let text = read(key)?;
-        let key = PrivateKey::from_pem(&text).map_err(|error| format!("{}: {error}", key.display()))?;
+        let key = PrivateKey::from_pem(&text).map_err(|error| NodeError::file(key, error))?;
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, key)));
     }
     Ok(tls.build())
 }
 
-fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, NodeError> {
     let text = read(file)?;
     let certificate = |item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
     };
     let all: Vec<_> = parse_pem(&text).filter_map(certificate).collect();
-    if all.is_empty() { Err(format!("{}: there is no certificate in it", file.display())) } else { Ok(all) }
+    if all.is_empty() { Err(NodeError::file(file, "there is no certificate in it")) } else { Ok(all) }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    weir_runtime::read_ordinary(file, MAX_PEM).map_err(|error| format!("{}: {error}", file.display()))
+fn read(file: &Path) -> Result<Vec<u8>, NodeError> {
+    weir_runtime::read_ordinary(file, MAX_PEM).map_err(|error| NodeError::file(file, error))
 }
 
 #[cfg(test)]
@@ -358,6 +364,9 @@ mod tests {
         });
         let rules = Cluster { etcd: vec![address.clone()], ..Cluster::default() };
         let error = Etcd::new(&rules).unwrap().execute(&StoreRequest::ReadAll).unwrap_err();
-        assert_eq!(error, format!("etcd at {address}: 502 Bad Gateway: <html>{}", "x".repeat(LONGEST_ERROR - 6)));
+        assert_eq!(
+            error.to_string(),
+            format!("etcd at {address}: 502 Bad Gateway: <html>{}", "x".repeat(LONGEST_ERROR - 6))
+        );
     }
 }

@@ -14,6 +14,7 @@
 
 mod adopt;
 mod ending;
+mod error;
 mod etcd;
 mod floors;
 mod peers;
@@ -23,6 +24,7 @@ mod upgrade;
 mod usage;
 mod view;
 
+pub use error::NodeError;
 pub use etcd::Etcd;
 pub use shared::shared;
 pub use thread::Nodes;

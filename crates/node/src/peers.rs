@@ -12,6 +12,7 @@ use weir_base::{Host, Target};
 use weir_cluster::{Node, PeerAddress};
 use weir_config::Config;
 
+use crate::error::NodeError;
 use crate::etcd::Etcd;
 
 /// The number is claimed, or compared with etcd, once in this many rounds: about a minute.
@@ -69,7 +70,11 @@ impl Peers {
         if self.rest == 0 {
             let claimed = self.claim(etcd, &config.cluster.node);
             self.rest = if claimed.is_ok() { CLAIM_ROUNDS } else { RETRY_ROUNDS };
-            let said = claimed.err().or_else(|| host(config).is_none().then(no_address)).unwrap_or_default();
+            let said = claimed
+                .err()
+                .map(|error| error.to_string())
+                .or_else(|| host(config).is_none().then(no_address))
+                .unwrap_or_default();
             line = (said != self.said && !said.is_empty()).then(|| said.clone());
             self.said = said;
         }
@@ -90,20 +95,18 @@ impl Peers {
     }
 
     /// Has the number recorded. A transaction with an unknown outcome is no harm: the next reading shows it.
-    fn claim(&mut self, etcd: &mut Etcd, name: &str) -> Result<(), String> {
+    fn claim(&mut self, etcd: &mut Etcd, name: &str) -> Result<(), NodeError> {
         for _ in 0..TRIES {
             match choose(&etcd.peers()?, name, self.own) {
                 Claim::Has(id) => self.own = id,
                 Claim::Free(id) if etcd.claim_peer(id, name)? => self.own = id,
                 Claim::Free(_) => continue,
-                Claim::Lost => {
-                    return Err(format!("another node has the number {} in cancel keys: restart this one", self.own));
-                }
-                Claim::Full => return Err("no number for cancel keys is free in etcd".to_owned()),
+                Claim::Lost => return Err(NodeError::NumberLost(self.own)),
+                Claim::Full => return Err(NodeError::NoNumber),
             }
             return Ok(());
         }
-        Err("other nodes take all numbers for cancel keys".to_owned())
+        Err(NodeError::NumbersRaced)
     }
 }
 

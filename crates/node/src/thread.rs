@@ -4,6 +4,7 @@
 //! limits have an end by the workers' clock, so that nothing here has to happen in time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use weir_store::ConfigStore;
 
 use crate::adopt::Adopting;
 use crate::ending::Run;
+use crate::error::NodeError;
 use crate::etcd::Etcd;
 use crate::peers::Peers;
 use crate::upgrade::{CLAIM, ClusterUpgrade, ExportState, ImportState, Link, Process, SERVES_FIRST, UpgradeEvent};
@@ -79,8 +81,9 @@ impl Nodes {
         // Another process has this one's connections, and its place in the cluster; the servers have ended all
         // connections.
         let (handle, taken_over, all_ended) = (running.handle(), running.is_gone(), running.shared_servers_ended());
-        let etcd = Etcd::new(rules).map_err(StartError::new)?;
-        let floors = floors::read(rules.state.as_deref()).map_err(StartError::new)?;
+        let failed = |error: NodeError| StartError::new(error.to_string());
+        let etcd = Etcd::new(rules).map_err(failed)?;
+        let floors = floors::read(rules.state.as_deref()).map_err(failed)?;
         let timing = Timing { lease: rules.lease, ..Timing::default() };
         let mut node = Node::new(&rules.node, incarnation(), timing, &floors, handle.now());
         node.describe(env!("CARGO_PKG_VERSION"), 0, "");
@@ -412,7 +415,7 @@ impl Round {
         }
     }
 
-    fn run_ended(&mut self, lost: &Lost, result: Result<u32, String>) {
+    fn run_ended(&mut self, lost: &Lost, result: Result<u32, NodeError>) {
         let Lost { pool, node, .. } = lost;
         match result {
             Ok(left) => {
@@ -489,7 +492,8 @@ impl Round {
         self.stopped.load(Ordering::Acquire)
     }
 
-    fn report_error(&mut self, error: String) {
+    fn report_error(&mut self, error: impl Display) {
+        let error = error.to_string();
         if error != self.last_error {
             self.log(format!("cluster: {error}"));
             self.last_error = error;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{User, getuid};
 use weir_cluster::{Entry, Member, Revision, StoreKey, StoreReply, StoreRequest, StoreValue};
 use weir_config::{Cluster, Config, ConfigFinding, Edits, KeyChange, Severity};
-use weir_node::Etcd;
+use weir_node::{Etcd, NodeError};
 use weir_store::{Revised, SettingsSource, SharedSecrets, SharedSettings, load, write_settings};
 use weir_terminal::print_line;
 
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (Some(Command::Key { file }), _) => key(file.as_deref()),
         (None, Some(file)) => {
             let rules = rules(file, &load::load_as_far(file).0)?;
-            status(&rules).map_err(Failure::Message)?.iter().for_each(print_line);
+            status(&rules)?.iter().for_each(print_line);
             Ok(())
         }
         (None, None) => Err(Failure::Message("give a weir.toml with [cluster]".to_owned())),
@@ -183,7 +183,7 @@ fn end(node: &Path, comment: Option<String>) -> Result<(), Failure> {
     let rules = rules(node, &load::load_as_far(node).0)?;
     let text = load::read(node).map_err(|error| Failure::at(node.display(), error))?;
     let (_, own) = load::load_own(node, &text, &Edits::default()).map_err(Failure::Message)?;
-    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::of)?;
     let present = read(&mut etcd)?.filter(|present| !present.settings.ended).ok_or_else(|| none_shared(&rules))?;
     let shared =
         SharedSecrets::new(&rules).open(&present.settings.text).unwrap_or_else(|_| present.settings.text.clone());
@@ -209,7 +209,7 @@ fn diff(file: &Path, node: Option<&Path>) -> Result<(), Failure> {
 
 fn export(node: &Path, plain: bool) -> Result<(), Failure> {
     let rules = rules(node, &load::load_as_far(node).0)?;
-    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::of)?;
     let present = read(&mut etcd)?.ok_or_else(|| none_shared(&rules))?;
     if present.settings.ended {
         eprintln!("weir: note: revision {} has ended it; this is what was shared before", present.revision);
@@ -259,7 +259,7 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
         eprintln!("weir: note: each node has its own {}, which is left out", left_out.join(", "));
     }
     let rules = rules(&node, &own)?;
-    let mut etcd = Etcd::new(&rules).map_err(Failure::Message)?;
+    let mut etcd = Etcd::new(&rules).map_err(Failure::of)?;
     let present = read(&mut etcd)?;
     let before = present.as_ref().filter(|present| !present.settings.ended);
     let before = before.map(|present| present.settings.text.as_str());
@@ -357,7 +357,7 @@ fn print_changes(changes: &[KeyChange]) {
 fn report_adoption(etcd: &mut Etcd, revision: Revision, done: &str) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
-        let members = members(etcd).map_err(Failure::Message)?;
+        let members = members(etcd).map_err(Failure::of)?;
         let refuses = |member: &Member| member.refused.starts_with(&format!("revision {revision}:"));
         let is_open = |(_, member): &&(String, Member)| member.config < revision && !refuses(member);
         if members.iter().any(|member| is_open(&member)) && begun.elapsed() < ADOPTION {
@@ -376,7 +376,7 @@ fn report_adoption(etcd: &mut Etcd, revision: Revision, done: &str) -> Result<()
 }
 
 /// The nodes that may live.
-fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, String> {
+fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, NodeError> {
     let StoreReply::Read(_, all) = etcd.execute(&StoreRequest::ReadMembers)? else { return Ok(Vec::new()) };
     let member = |stored: weir_cluster::Stored| match (stored.key, stored.value) {
         (StoreKey::Member(name), StoreValue::Member(member)) if !member.left && !member.fenced => Some((name, member)),
@@ -385,15 +385,16 @@ fn members(etcd: &mut Etcd) -> Result<Vec<(String, Member)>, String> {
     Ok(all.into_iter().filter_map(member).collect())
 }
 
-fn status(rules: &Cluster) -> Result<Vec<String>, String> {
-    let mut etcd = Etcd::new(rules)?;
-    let StoreReply::Read(revision, all) = etcd.execute(&StoreRequest::ReadAll)? else {
-        return Err("etcd has sent something else than what was read".to_owned());
+fn status(rules: &Cluster) -> Result<Vec<String>, Failure> {
+    let mut etcd = Etcd::new(rules).map_err(Failure::of)?;
+    let StoreReply::Read(revision, all) = etcd.execute(&StoreRequest::ReadAll).map_err(Failure::of)? else {
+        return Err(Failure::Message("etcd has sent something else than what was read".to_owned()));
     };
     let mut end = None;
     let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
     if let (_, Some((revision, value))) = etcd.take_settings() {
-        let SharedSettings { user, comment, node, ended, .. } = SharedSettings::decode(&value)?;
+        let SharedSettings { user, comment, node, ended, .. } =
+            SharedSettings::decode(&value).map_err(Failure::Message)?;
         let by = user.map_or_else(String::new, |user| format!(" by {user}"));
         let why = comment.map_or_else(String::new, |comment| format!(": {}", comment.escape_debug()));
         let what = if ended { "each node's own; the shared one was ended with " } else { "" };

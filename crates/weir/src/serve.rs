@@ -64,8 +64,8 @@ pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
 ) -> Result<(ConfigStore, Config), Failure> {
-    ConfigStore::open(file, adjust, weir_node::shared)
-        .map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
+    let connect = |config: &Config| weir_node::shared(config).map_err(|error| error.to_string());
+    ConfigStore::open(file, adjust, connect).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
 /// Serves `config`, whose file is `store`'s.
