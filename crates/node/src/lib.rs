@@ -8,7 +8,8 @@
 //! Invariants: a limit has an end by the workers' clock, so nothing here has to happen in time. Floors are on disk before
 //! they are used. All connections of the node, those of probes and of [`Nodes`] itself included, are within its shares.
 //!
-//! - `thread`: a round. `usage`, `floors`, `view`: what it reads and shows. `etcd`: the client.
+//! - `thread`, `round`: when, and in which order. `usage`, `floors`, `view`: what a round reads and shows. `etcd`: the
+//!   client.
 //! - `adopt`, `shared`: the configuration that nodes share. `peers`: requests to cancel of other nodes.
 //! - `ending`: connections of a lost node. `upgrade`: two processes of one node.
 
@@ -18,6 +19,7 @@ mod error;
 mod etcd;
 mod floors;
 mod peers;
+mod round;
 mod shared;
 mod thread;
 mod upgrade;

@@ -57,7 +57,7 @@ enum Signal {
 }
 
 impl TelemetryExport {
-    /// Sends nothing before [`follow`](TelemetryExport::follow) has an endpoint. `version`: Weir's.
+    /// Sends nothing before the configuration has an endpoint. `version`: Weir's.
     pub fn new(workers: &Workers, alerts: &AlertWatch, send: &SendHttp, version: &'static str) -> TelemetryExport {
         TelemetryExport(Arc::new(Inner {
             send: send.clone(),
