@@ -70,7 +70,7 @@ pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use primaries::{PatroniRecord, PrimaryRecord, PrimaryState, PrimaryWaits};
-pub use probes::{PlannedPool, PoolTestResult, ServerProbes, UserTestError, UserTestResult};
+pub use probes::{PlannedPool, PoolTestResult, ProbeError, ServerProbes, UserTestError, UserTestResult};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
     DnsRecord, DrainPhase, DrainRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord,

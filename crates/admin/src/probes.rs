@@ -3,6 +3,7 @@
 //! Plain data and one trait: the control plane requests them, the program connects. Must not know when a server is asked,
 //! nor how often.
 
+use std::fmt;
 use std::sync::Arc;
 
 use weir_base::Target;
@@ -66,6 +67,59 @@ pub struct UserTestError {
     pub hint: Option<String>,
 }
 
+/// Why a server can't be asked. Its text holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProbeError {
+    /// No pool serves clients of this name.
+    NoSuchPool(String),
+    /// The pool logs in as its clients, and none of their passwords is known.
+    NoLogin,
+    /// The same, of a pool that is to be tested.
+    NoLoginToTest,
+    /// The program that prints the password has failed: why.
+    PasswordCommand(String),
+    /// None of this node's connections to the pool became free.
+    NoShare(String),
+    /// The pool's user may not see the backend.
+    Hidden,
+    /// The server's answer lacks this.
+    NotShown(&'static str),
+    /// The server's error, or the network's.
+    Server(String),
+    /// The answer did not arrive in time.
+    TooSlow,
+    /// The process ends.
+    Ending,
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbeError::NoSuchPool(name) => write!(f, "no such pool: {name}"),
+            ProbeError::NoLogin => {
+                f.write_str("the pool logs in with each client's own password, and Weir knows none of them")
+            }
+            ProbeError::NoLoginToTest => {
+                f.write_str("it logs in with each client's own password, and none is known: give a user and a password")
+            }
+            ProbeError::PasswordCommand(why) => write!(f, "password_command failed: {why}"),
+            ProbeError::NoShare(pool) => write!(
+                f,
+                "no connection of this node's share of {pool} became free for it: all nodes together may have no more"
+            ),
+            ProbeError::Hidden => {
+                f.write_str("the pool's user may not see this process, so it can't be told from a later one")
+            }
+            ProbeError::NotShown(what) => write!(f, "the server did not show its {what}"),
+            ProbeError::Server(why) => f.write_str(why),
+            ProbeError::TooSlow => f.write_str("the server did not answer in time"),
+            ProbeError::Ending => f.write_str("the process ends"),
+        }
+    }
+}
+
+impl std::error::Error for ProbeError {}
+
 /// Connections to database servers beside the pools'. Each call blocks until a server has answered, within limits on time,
 /// rows and bytes: callers use a thread for blocking work. Errors are in words, and hold no secret.
 pub trait ServerProbes: Send + Sync {
@@ -73,7 +127,7 @@ pub trait ServerProbes: Send + Sync {
     ///
     /// # Errors
     /// The server's error, or the network's.
-    fn test_pool(&self, planned: &PlannedPool) -> Result<PoolTestResult, String>;
+    fn test_pool(&self, planned: &PlannedPool) -> Result<PoolTestResult, ProbeError>;
 
     /// Logs in to this Weir as a client of a pool, and sends a query.
     ///
@@ -86,7 +140,7 @@ pub trait ServerProbes: Send + Sync {
     ///
     /// # Errors
     /// Why nothing can be read: no login is known, or the server's error.
-    fn activity(&self, pool: &str) -> Result<Activity, String>;
+    fn activity(&self, pool: &str) -> Result<Activity, ProbeError>;
 
     /// Keeps one connection to each server that one of these pools leads to, with such a pool's own login, so that
     /// [`activity`](ServerProbes::activity), [`capacity`](ServerProbes::capacity) and [`signal`](ServerProbes::signal)
@@ -99,12 +153,12 @@ pub trait ServerProbes: Send + Sync {
     ///
     /// # Errors
     /// As for [`activity`](ServerProbes::activity).
-    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String>;
+    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, ProbeError>;
 
     /// Sends a signal to a backend of a pool's server, with the pool's own login. Returns whether the backend still did
     /// what the key says; if not, it gets no signal.
     ///
     /// # Errors
     /// As for [`activity`](ServerProbes::activity); also that the pool's user may not do this.
-    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String>;
+    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, ProbeError>;
 }

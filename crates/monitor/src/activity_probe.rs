@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Activity, BackendKey, BackendSignal, LookedAt, ServerProbes};
+use weir_admin::{Activity, BackendKey, BackendSignal, LookedAt, ProbeError, ServerProbes};
 
 use crate::error::MonitorError;
 use crate::lock::lock;
@@ -25,7 +25,7 @@ const KEPT: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(8);
 
 /// What a server showed, or why it showed nothing.
-pub(crate) type ProbedActivity = Arc<Result<Activity, String>>;
+pub(crate) type ProbedActivity = Arc<Result<Activity, ProbeError>>;
 
 /// Looks at servers; cheap to clone.
 #[derive(Clone)]
@@ -74,7 +74,10 @@ impl ActivityProbe {
     /// The server's refusal, or that the backend does something else by now.
     pub async fn signal(&self, pool: String, backend: BackendKey, signal: BackendSignal) -> Result<(), MonitorError> {
         let (probes, name) = (self.probes.clone(), pool.clone());
-        let sent = self.run(move || probes.signal(&name, backend, signal)).await.map_err(MonitorError::NotSignalled)?;
+        let sent = self
+            .run(move || probes.signal(&name, backend, signal))
+            .await
+            .map_err(|why| MonitorError::NotSignalled(why.to_string()))?;
         // What was seen before is not true any more.
         lock(&self.known).remove(&pool);
         let done = || MonitorError::NotSignalled(format!("process {} does something else by now", backend.process_id));
@@ -92,17 +95,17 @@ impl ActivityProbe {
 
     async fn run<T: Send + 'static>(
         &self,
-        ask: impl FnOnce() -> Result<T, String> + Send + 'static,
-    ) -> Result<T, String> {
+        ask: impl FnOnce() -> Result<T, ProbeError> + Send + 'static,
+    ) -> Result<T, ProbeError> {
         let ask = async {
             // The semaphore is never closed.
-            let permit = self.permits.clone().acquire_owned().await.map_err(|error| error.to_string())?;
+            let permit = self.permits.clone().acquire_owned().await.map_err(|_| ProbeError::Ending)?;
             let ask = move || {
                 let _permit = permit;
                 ask()
             };
-            spawn_blocking(ask).await.unwrap_or_else(|_| Err("the process ends".to_owned()))
+            spawn_blocking(ask).await.unwrap_or_else(|_| Err(ProbeError::Ending))
         };
-        timeout(LONGEST, ask).await.unwrap_or_else(|_| Err("the server did not answer in time".to_owned()))
+        timeout(LONGEST, ask).await.unwrap_or_else(|_| Err(ProbeError::TooSlow))
     }
 }

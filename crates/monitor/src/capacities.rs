@@ -123,7 +123,7 @@ impl Capacities {
             for pool in question.pools.iter().take(TRIES) {
                 match probes.capacity(pool, &question.server) {
                     Ok(capacity) => return Ok(capacity),
-                    Err(error) => why = error,
+                    Err(error) => why = error.to_string(),
                 }
             }
             Err(why)
@@ -137,7 +137,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use weir_admin::{
-        Activity, BackendKey, BackendSignal, LookedAt, PlannedPool, PoolTestResult, UserTestError, UserTestResult,
+        Activity, BackendKey, BackendSignal, LookedAt, PlannedPool, PoolTestResult, ProbeError, UserTestError,
+        UserTestResult,
     };
     use weir_base::Host;
 
@@ -151,7 +152,7 @@ mod tests {
     }
 
     impl ServerProbes for Server {
-        fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, String> {
+        fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, ProbeError> {
             unreachable!("only capacities are asked for")
         }
 
@@ -159,23 +160,23 @@ mod tests {
             unreachable!("only capacities are asked for")
         }
 
-        fn activity(&self, _: &str) -> Result<Activity, String> {
+        fn activity(&self, _: &str) -> Result<Activity, ProbeError> {
             unreachable!("only capacities are asked for")
         }
 
         fn keep_looks(&self, _: &[LookedAt]) {}
 
-        fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, String> {
+        fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, ProbeError> {
             unreachable!("only capacities are asked for")
         }
 
-        fn capacity(&self, pool: &str, _: &Target) -> Result<ServerCapacity, String> {
+        fn capacity(&self, pool: &str, _: &Target) -> Result<ServerCapacity, ProbeError> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             if self.slow {
                 std::thread::sleep(LONGEST + Duration::from_millis(500));
             }
             let known = ServerCapacity { max_connections: 100, ..ServerCapacity::default() };
-            if pool == "b" { Ok(known) } else { Err(format!("{pool} may not log in")) }
+            if pool == "b" { Ok(known) } else { Err(ProbeError::Server(format!("{pool} may not log in"))) }
         }
     }
 

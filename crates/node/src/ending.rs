@@ -120,7 +120,8 @@ fn end_at(
     let at = PoolConfig { targets: vec![target.clone()], ..pool.clone() };
     let own = application(&config.cluster.node);
     let options = [("application_name", own.as_str())];
-    let mut connection = log_in_as_pool(timeout, config, &at, &options).map_err(NodeError::Server)?.connection;
+    let mut connection =
+        log_in_as_pool(timeout, config, &at, &options).map_err(|why| NodeError::Server(why.to_string()))?.connection;
     let failed = |error: Error| NodeError::server(target, &error);
     known.set_own(own_backend(&mut connection).map_err(failed)?);
     let left = end_by(&mut connection, pool.user.is_some(), known, elsewhere).map_err(failed)?;

@@ -2,7 +2,7 @@
 //!
 //! Owns the queries. Each has limits on time, rows and bytes; texts of queries leave this file as fingerprints only.
 
-use weir_admin::{Activity, Backend, BackendKey, BackendSignal};
+use weir_admin::{Activity, Backend, BackendKey, BackendSignal, ProbeError};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Connection};
 use weir_pgwire::sql;
@@ -47,8 +47,8 @@ pub(crate) fn read(
     looks: &Looks,
     config: &Config,
     pool: &PoolConfig,
-    permit: impl FnOnce() -> Result<Option<Permit>, String>,
-) -> Result<Activity, String> {
+    permit: impl FnOnce() -> Result<Option<Permit>, ProbeError>,
+) -> Result<Activity, ProbeError> {
     let text = activity_query(&pool.database);
     let read = |look: &mut Look| look.query(&text).map(|answer| (answer, look.user.clone()));
     let (answer, user) = looks.ask(config, pool, APPLICATION, permit, read)?;
@@ -64,12 +64,12 @@ pub(crate) fn signal(
     looks: &Looks,
     config: &Config,
     pool: &PoolConfig,
-    permit: impl FnOnce() -> Result<Option<Permit>, String>,
+    permit: impl FnOnce() -> Result<Option<Permit>, ProbeError>,
     backend: BackendKey,
     signal: BackendSignal,
-) -> Result<bool, String> {
+) -> Result<bool, ProbeError> {
     let BackendKey { process_id, started: Some(started), transaction, query } = backend else {
-        return Err("the pool's user may not see this process, so it can't be told from a later one".to_owned());
+        return Err(ProbeError::Hidden);
     };
     let function = match signal {
         BackendSignal::Cancel => "pg_cancel_backend",

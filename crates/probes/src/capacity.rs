@@ -3,7 +3,7 @@
 //! Owns the queries. They use what every user may read: the state of another role's backends is hidden, its database
 //! and user are not.
 
-use weir_admin::{RoleConnections, ServerCapacity};
+use weir_admin::{ProbeError, RoleConnections, ServerCapacity};
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Error};
 
@@ -22,10 +22,10 @@ pub(crate) fn read(
     looks: &Looks,
     config: &Config,
     pool: &PoolConfig,
-    permit: impl FnOnce() -> Result<Option<Permit>, String>,
-) -> Result<ServerCapacity, String> {
+    permit: impl FnOnce() -> Result<Option<Permit>, ProbeError>,
+) -> Result<ServerCapacity, ProbeError> {
     let (limits, roles, user) = looks.ask(config, pool, APPLICATION, permit, query)?;
-    let limit = |name: &str| number(&limits, 0, name).ok_or_else(|| format!("the server did not show its {name}"));
+    let limit = |name: &'static str| number(&limits, 0, name).ok_or(ProbeError::NotShown(name));
     Ok(ServerCapacity {
         max_connections: limit("most")?,
         reserved: limit("reserved")?,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_admin::PoolTestResult;
+use weir_admin::{PoolTestResult, ProbeError};
 use weir_config::{Config, ConfigFinding, PoolConfig, ServerPassword, Severity, max_servers};
 
 use crate::pool_test::{Login, TestError, ask, login};
@@ -75,7 +75,10 @@ fn try_login(config: &Config, pool: &PoolConfig) -> Option<Tried> {
         Login::Unknown => return None,
         Login::Failed(why) => {
             let user = pool.user.clone().unwrap_or_default();
-            return Some((user, Err((Severity::Error, format!("pool {}: {why}", pool.name)))));
+            return Some((
+                user,
+                Err((Severity::Error, format!("pool {}: {}", pool.name, ProbeError::PasswordCommand(why)))),
+            ));
         }
     };
     let tried = ask(config, pool, &as_whom).map_err(|error| judged(config, pool, &error));

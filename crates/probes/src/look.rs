@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use weir_admin::ProbeError;
 use weir_config::{Config, PoolConfig};
 use weir_pgclient::{Answer, Bounds, Connection, Error};
 
@@ -51,7 +52,7 @@ pub(crate) fn open(
     pool: &PoolConfig,
     application: &str,
     permit: Option<Permit>,
-) -> Result<Look, String> {
+) -> Result<Look, ProbeError> {
     let options = [
         ("application_name", application),
         ("client_encoding", "UTF8"),

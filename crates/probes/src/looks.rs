@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_admin::LookedAt;
+use weir_admin::{LookedAt, ProbeError};
 use weir_base::Target;
 use weir_config::{Config, PoolConfig, TlsSide};
 use weir_pgclient::{Bounds, Error};
@@ -122,15 +122,15 @@ impl Looks {
     /// its connection. `permit`: see [`open`].
     ///
     /// # Errors
-    /// Why no connection was to be had, or the server's error, in words.
+    /// Why no connection was to be had, or the server's error.
     pub(crate) fn ask<T>(
         &self,
         config: &Config,
         pool: &PoolConfig,
         application: &str,
-        permit: impl FnOnce() -> Result<Option<Permit>, String>,
+        permit: impl FnOnce() -> Result<Option<Permit>, ProbeError>,
         ask: impl Fn(&mut Look) -> Result<T, Error>,
-    ) -> Result<T, String> {
+    ) -> Result<T, ProbeError> {
         let place = self.places().get(pool.target()).cloned();
         let by_kept = |fits: &dyn Fn(&LoginOf) -> bool| lock(place.as_ref()?).ask(fits, &ask);
         let own = LoginOf::of(config, pool);
@@ -139,7 +139,7 @@ impl Looks {
         }
         match permit().and_then(|permit| open(config, pool, application, permit)) {
             Ok(mut look) => {
-                let answer = ask(&mut look).map_err(|error| error.to_string());
+                let answer = ask(&mut look).map_err(|error| ProbeError::Server(error.to_string()));
                 look.end();
                 answer
             }
@@ -202,7 +202,7 @@ impl Place {
         &mut self,
         fits: &dyn Fn(&LoginOf) -> bool,
         ask: &dyn Fn(&mut Look) -> Result<T, Error>,
-    ) -> Option<Result<T, String>> {
+    ) -> Option<Result<T, ProbeError>> {
         let mut kept = self.kept.take_if(|kept| fits(&kept.as_whom))?;
         kept.look.renew(Bounds { until: Instant::now() + TIMEOUT, bytes: MAX_BYTES });
         let answer = ask(&mut kept.look);
@@ -213,7 +213,7 @@ impl Place {
         }
         kept.used = Instant::now();
         self.kept = Some(kept);
-        Some(answer.map_err(|error| error.to_string()))
+        Some(answer.map_err(|error| ProbeError::Server(error.to_string())))
     }
 }
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weir_admin::ProbeError;
+
 /// How long one waits for a part of the share.
 const WAIT: Duration = Duration::from_secs(2);
 /// A permit that is not used within this time is void: the process may have been frozen, and the share be another
@@ -63,8 +65,8 @@ impl Permits {
     /// Waits for a connection of this node's share of a pool.
     ///
     /// # Errors
-    /// None became free, in words.
-    pub(crate) fn take(&self, pool: &str) -> Result<Permit, String> {
+    /// None became free.
+    pub(crate) fn take(&self, pool: &str) -> Result<Permit, ProbeError> {
         let by = Instant::now() + WAIT;
         let mut pools = self.pools();
         pools.entry(pool.to_owned()).or_default().waiting += 1;
@@ -81,9 +83,7 @@ impl Permits {
             }
             if now >= by {
                 place.waiting -= 1;
-                return Err(format!(
-                    "no connection of this node's share of {pool} became free for it: all nodes together may have no more"
-                ));
+                return Err(ProbeError::NoShare(pool.to_owned()));
             }
             let waited = self.0.changed.wait_timeout(pools, by - now);
             pools = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn without_a_part_of_the_share_there_is_none() {
         let permits = Permits::default();
-        let refused = permits.take("app").err().unwrap();
-        assert!(refused.contains("share of app"), "{refused}");
+        let refused = permits.take("app").err();
+        assert_eq!(refused, Some(ProbeError::NoShare("app".to_owned())));
         assert!(permits.wanted().is_empty());
         permits.grant("app", None);
         assert!(permits.wanted().is_empty(), "nobody waits");

@@ -8,7 +8,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use weir_admin::PoolTestResult;
+use weir_admin::{PoolTestResult, ProbeError};
 use weir_base::Host;
 use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword, SessionAttrs};
 use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
@@ -46,14 +46,18 @@ pub(crate) enum Login {
 }
 
 /// Tests one pool: what its server reports, or why it failed. `permit`: the connection is one of this node's share.
-pub(crate) fn test_pool(config: &Config, pool: &PoolConfig, permit: Option<&Permit>) -> Result<PoolTestResult, String> {
+pub(crate) fn test_pool(
+    config: &Config,
+    pool: &PoolConfig,
+    permit: Option<&Permit>,
+) -> Result<PoolTestResult, ProbeError> {
     let timeout = permit.map_or(TIMEOUT, |permit| permit.limit(TIMEOUT));
     match login(config, pool) {
-        Login::As(as_whom) => ask_with_timeout(timeout, config, pool, &as_whom).map_err(|error| error.text),
-        Login::Unknown => {
-            Err("it logs in with each client's own password, and none is known: give a user and a password".into())
+        Login::As(as_whom) => {
+            ask_with_timeout(timeout, config, pool, &as_whom).map_err(|error| ProbeError::Server(error.text))
         }
-        Login::Failed(why) => Err(why),
+        Login::Unknown => Err(ProbeError::NoLoginToTest),
+        Login::Failed(why) => Err(ProbeError::PasswordCommand(why)),
     }
 }
 
@@ -65,7 +69,7 @@ pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
             ServerPassword::Known(password) => Some(password.to_owned()),
             ServerPassword::Printed(command) => match printed_password(command, None) {
                 Ok(printed) => Some(printed.password.to_string()),
-                Err(why) => return Login::Failed(format!("password_command failed: {why}")),
+                Err(why) => return Login::Failed(why),
             },
             ServerPassword::Hash | ServerPassword::Clients | ServerPassword::None => None,
         };
@@ -93,13 +97,11 @@ fn listed_user(config: &Config, pool: &PoolConfig) -> Option<Credentials> {
 
 impl Login {
     /// User and password, or why there are none.
-    fn known(self) -> Result<Credentials, String> {
+    fn known(self) -> Result<Credentials, ProbeError> {
         match self {
             Login::As(as_whom) => Ok(as_whom),
-            Login::Unknown => {
-                Err("the pool logs in with each client's own password, and Weir knows none of them".to_owned())
-            }
-            Login::Failed(why) => Err(why),
+            Login::Unknown => Err(ProbeError::NoLogin),
+            Login::Failed(why) => Err(ProbeError::PasswordCommand(why)),
         }
     }
 }
@@ -176,16 +178,18 @@ pub struct OwnLogin {
 /// startup parameters. The connection as a whole has a time limit and a limit of bytes.
 ///
 /// # Errors
-/// No login is known, or the server's error with its address, in words.
+/// No login is known, or the server's error with its address.
 pub fn log_in_as_pool(
     timeout: Duration,
     config: &Config,
     pool: &PoolConfig,
     options: &[(&str, &str)],
-) -> Result<OwnLogin, String> {
+) -> Result<OwnLogin, ProbeError> {
     let as_whom = login(config, pool).known()?;
     let logged_in = log_in(timeout, config, pool, &as_whom, options);
-    logged_in.map(|(connection, _)| OwnLogin { connection, user: as_whom.user }).map_err(|error| error.text)
+    logged_in
+        .map(|(connection, _)| OwnLogin { connection, user: as_whom.user })
+        .map_err(|error| ProbeError::Server(error.text))
 }
 
 fn log_in(

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use weir_admin::{
-    Activity, BackendKey, BackendSignal, LookedAt, PlannedPool, PoolTestResult, ServerCapacity, ServerProbes,
-    UserTestError, UserTestResult,
+    Activity, BackendKey, BackendSignal, LookedAt, PlannedPool, PoolTestResult, ProbeError, ServerCapacity,
+    ServerProbes, UserTestError, UserTestResult,
 };
 use weir_base::Target;
 use weir_config::{Config, PoolConfig};
@@ -30,14 +30,14 @@ impl Probes {
     }
 
     /// A connection beside a pool's servers, if nodes share that pool.
-    fn permit(&self, config: &Config, pool: &str) -> Result<Option<Permit>, String> {
+    fn permit(&self, config: &Config, pool: &str) -> Result<Option<Permit>, ProbeError> {
         let is_shared = config.shared_budget(pool).is_some();
         is_shared.then(|| self.permits.take(pool)).transpose()
     }
 }
 
 impl ServerProbes for Probes {
-    fn test_pool(&self, PlannedPool { config, pool }: &PlannedPool) -> Result<PoolTestResult, String> {
+    fn test_pool(&self, PlannedPool { config, pool }: &PlannedPool) -> Result<PoolTestResult, ProbeError> {
         let permit = self.permit(&(self.in_force)(), &pool.name)?;
         let tested = pool_test::test_pool(config, pool, permit.as_ref());
         permit.filter(|_| tested.is_ok()).into_iter().for_each(Permit::ended);
@@ -48,7 +48,7 @@ impl ServerProbes for Probes {
         user_test::test_user(&(self.in_force)(), user, password, pool)
     }
 
-    fn activity(&self, pool: &str) -> Result<Activity, String> {
+    fn activity(&self, pool: &str) -> Result<Activity, ProbeError> {
         let config = (self.in_force)();
         activity::read(&self.looks, &config, &served(&config, pool)?, || self.permit(&config, pool))
     }
@@ -60,13 +60,13 @@ impl ServerProbes for Probes {
         self.looks.keep(&config, own.filter_map(|of| Some((served(&config, &of.pool).ok()?, of))));
     }
 
-    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
+    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, ProbeError> {
         let config = (self.in_force)();
         let at = PoolConfig { targets: vec![server.clone()], ..served(&config, pool)? };
         capacity::read(&self.looks, &config, &at, || self.permit(&config, pool))
     }
 
-    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
+    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, ProbeError> {
         let config = (self.in_force)();
         let served = served(&config, pool)?;
         activity::signal(&self.looks, &config, &served, || self.permit(&config, pool), backend, signal)
@@ -74,6 +74,6 @@ impl ServerProbes for Probes {
 }
 
 /// The pool that serves clients of this name.
-fn served(config: &Config, name: &str) -> Result<PoolConfig, String> {
-    config.pool(name).map(|pool| PoolConfig::clone(&pool)).ok_or_else(|| format!("no such pool: {name}"))
+fn served(config: &Config, name: &str) -> Result<PoolConfig, ProbeError> {
+    config.pool(name).map(|pool| PoolConfig::clone(&pool)).ok_or_else(|| ProbeError::NoSuchPool(name.to_owned()))
 }

@@ -50,7 +50,7 @@ impl PoolTests {
         let (config, probes) = (self.config.clone(), self.probes.clone());
         let test = spawn_blocking(move || {
             let _permit = permit;
-            config.plan_pool(&pool, keys).map(|planned| probes.test_pool(&planned))
+            config.plan_pool(&pool, keys).map(|planned| probes.test_pool(&planned).map_err(|why| why.to_string()))
         });
         test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
     }

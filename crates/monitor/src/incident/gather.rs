@@ -130,7 +130,7 @@ impl Suspects {
                     None
                 };
                 let failed = look.as_ref().and_then(|look| look.as_ref().as_ref().err());
-                (incident(&pool, look.as_ref()), failed.and_then(|reason| unseen(&pool, reason)))
+                (incident(&pool, look.as_ref()), failed.and_then(|reason| unseen(&pool, &reason.to_string())))
             });
         }
         let mut found = Gathered::default();

@@ -459,7 +459,7 @@ impl Seen {
     fn of(look: Option<&ProbedActivity>) -> Seen {
         match look.map(AsRef::as_ref) {
             None => Seen { by: None, complete: false, reason: Some("the server was not asked".to_owned()) },
-            Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.clone()) },
+            Some(Err(reason)) => Seen { by: None, complete: false, reason: Some(reason.to_string()) },
             Some(Ok(activity)) => {
                 let by = activity.user.to_string();
                 let name = identifier(&by);

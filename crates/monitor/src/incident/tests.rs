@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Backend, BackendKey};
+use weir_admin::{Backend, BackendKey, ProbeError};
 use weir_base::Span;
 
 use super::*;
@@ -99,7 +99,7 @@ fn a_lock_is_found_with_its_holder_and_all_behind_it() {
 #[test]
 fn what_the_server_does_not_show_is_reported_and_the_rest_still_found() {
     let (now, _) = locked(&[3.0]);
-    let failed: ProbedActivity = Arc::new(Err("127.0.0.1:5432 as joe: no".into()));
+    let failed: ProbedActivity = Arc::new(Err(ProbeError::Server("127.0.0.1:5432 as joe: no".into())));
     let found = incident(&now, Some(&failed)).expect("an incident");
     assert_eq!((found.cause, found.seen.complete), (IncidentCause::OneApplication, false));
     assert!(found.seen.reason.as_deref().is_some_and(|reason| reason.contains("as joe: no")));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_admin::{
     Activity, BackendKey, BackendSignal, ChangeError, ConfigAccess, Control, ControlRequest, Deliver, LookedAt,
-    PlannedPool, PoolTestResult, ServerCapacity, ServerProbes, UserTestError, UserTestResult,
+    PlannedPool, PoolTestResult, ProbeError, ServerCapacity, ServerProbes, UserTestError, UserTestResult,
 };
 use weir_base::Target;
 use weir_config::{Accounts, Keys};
@@ -44,8 +44,8 @@ impl ConfigAccess for Ended {
 pub(crate) struct Nowhere;
 
 impl ServerProbes for Nowhere {
-    fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, String> {
-        Err("nobody tries it".to_owned())
+    fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, ProbeError> {
+        Err(ProbeError::Server("nobody tries it".to_owned()))
     }
 
     fn test_user(&self, _: &str, _: &str, _: &str) -> Result<UserTestResult, UserTestError> {
@@ -53,18 +53,18 @@ impl ServerProbes for Nowhere {
         Err(UserTestError { message, sqlstate: String::new(), detail: None, hint: None })
     }
 
-    fn activity(&self, _: &str) -> Result<Activity, String> {
-        Err("nobody looks".to_owned())
+    fn activity(&self, _: &str) -> Result<Activity, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
     }
 
     fn keep_looks(&self, _: &[LookedAt]) {}
 
-    fn capacity(&self, _: &str, _: &Target) -> Result<ServerCapacity, String> {
-        Err("nobody looks".to_owned())
+    fn capacity(&self, _: &str, _: &Target) -> Result<ServerCapacity, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
     }
 
-    fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, String> {
-        Err("nobody looks".to_owned())
+    fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
     }
 }
 
