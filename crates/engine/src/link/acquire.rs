@@ -18,6 +18,7 @@ use crate::log::{log_client, log_server};
 use crate::pools::{PoolSlot, create, refuse};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
+use crate::server::silence;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 use crate::workers::messages::Drain;
@@ -151,6 +152,9 @@ pub(crate) fn link<I: Io>(
 ) -> bool {
     slot.counts.stats.server_assignment_count += 1;
     client.linked(server.conn);
+    if cx.common.silence.rests() {
+        silence::watch(cx.common, cx.now);
+    }
     server.serves(client.conn, cx.now);
     if cx.io.logs(Level::Noise) {
         let text = format_args!("linking client to S-{:#x}", server.id);
