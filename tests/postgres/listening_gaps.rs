@@ -171,3 +171,27 @@ fn where_no_server_can_listen_clients_are_warned_once_and_hear_again_when_one_ca
         assert_eq!(warnings, [1, 1, 1, 1]);
     }
 }
+
+/// What a client sends itself while no server listens may be missing: it does not wait for it.
+#[test]
+fn a_client_that_notifies_itself_is_answered_whatever_becomes_of_the_server_that_listens() {
+    for mode in [Mode::Auto, Mode::Transaction] {
+        let site = Site::with(sharing(mode), mode);
+        let mut clients: Vec<Connection> = (0..2).map(|_| site.connect()).collect();
+        clients.iter_mut().for_each(|client| drop(client.query("LISTEN own").unwrap()));
+        let running = AtomicU32::new(2);
+        thread::scope(|scope| {
+            for client in &mut clients {
+                let running = &running;
+                scope.spawn(move || {
+                    (0..300).for_each(|n| drop(client.query(&format!("NOTIFY own, '{n}'")).unwrap()));
+                    running.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            while running.load(Ordering::Relaxed) > 0 {
+                site.weir().command("RECONNECT app").unwrap();
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+    }
+}
