@@ -204,7 +204,7 @@ fn export_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>,
         expires: ages.expires.micros(),
         session,
     };
-    slot.pool.lost(conn, now);
+    slot.pool.given(conn, now);
     if core.common.config().shared_budget(&slot.name).is_some() {
         // Before the server's count is released.
         io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);

@@ -35,6 +35,13 @@ impl Held {
         }
     }
 
+    /// A server has come from the other process, which counted it when it reported last.
+    pub(crate) fn came(&mut self, pool: &PoolName) {
+        if let Some(servers) = self.elsewhere.get(pool).copied() {
+            self.note(pool.clone(), servers.saturating_sub(1));
+        }
+    }
+
     /// The process that this one takes over from has reported each of its pools.
     pub(crate) fn known(&mut self) {
         self.is_unknown = false;
@@ -97,6 +104,21 @@ mod tests {
         assert_eq!((held.of(&pool("a")), held.of(&pool("c"))), (2, 0));
         held.over();
         assert_eq!(held.of(&pool("a")), 0);
+    }
+
+    #[test]
+    fn a_server_that_comes_is_not_elsewhere_any_more() {
+        let mut held = Held::default();
+        held.begin();
+        held.came(&pool("a"));
+        assert_eq!(held.of(&pool("a")), u32::MAX, "it left before the first report");
+        held.note(pool("a"), 2);
+        held.came(&pool("a"));
+        assert_eq!(held.of(&pool("a")), 1);
+        held.known();
+        held.came(&pool("a"));
+        held.came(&pool("a"));
+        assert_eq!(held.changes(BTreeMap::new()), [], "none is elsewhere");
     }
 
     #[test]
