@@ -292,7 +292,11 @@ pub(crate) fn client_leaves_process<I: Io>(core: &mut Core, now: Time, mut clien
 /// A server's socket is free to leave.
 pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
     match core.upgrade.left(server.conn) {
-        Some((route, value)) => io.export(route, value, Some(server.conn)),
+        Some((route, value)) => {
+            let slot = core.pools.get(server.pool);
+            core.upgrade.held.gave(&(slot.name.clone(), slot.user.clone()));
+            io.export(route, value, Some(server.conn));
+        }
         None => io.close(server.conn),
     }
 }

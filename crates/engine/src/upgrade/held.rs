@@ -78,6 +78,13 @@ impl Held {
         changes
     }
 
+    /// A server leaves for the process that takes over, which counts it itself from then on: see [`Held::came`].
+    pub(crate) fn gave(&mut self, pool: &PoolName) {
+        if let Some(servers) = self.reported.get_mut(pool) {
+            *servers = servers.saturating_sub(1);
+        }
+    }
+
     /// No process takes over any more.
     pub(crate) fn forget_reports(&mut self) {
         self.reported.clear();
@@ -119,6 +126,17 @@ mod tests {
         held.came(&pool("a"));
         held.came(&pool("a"));
         assert_eq!(held.changes(BTreeMap::new()), [], "none is elsewhere");
+    }
+
+    #[test]
+    fn a_server_that_left_is_not_counted_as_reported() {
+        let mut held = Held::default();
+        let own = |servers| BTreeMap::from([(pool("a"), servers)]);
+        assert_eq!(held.changes(own(2)), [(pool("a"), 2)]);
+        held.gave(&pool("a"));
+        assert_eq!(held.changes(own(1)), [], "the other process has counted it");
+        held.gave(&pool("a"));
+        assert_eq!(held.changes(own(1)), [(pool("a"), 1)], "one was opened instead");
     }
 
     #[test]
