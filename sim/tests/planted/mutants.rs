@@ -127,8 +127,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
         edits: &[Edit {
             file: CHANNELS,
-            from: "        if !self.heard {\n",
-            to: "        if !self.heard && !PLANTED {\n",
+            from: "        if self.own_hearing == Hearing::Unsure {\n",
+            to: "        if self.own_hearing == Hearing::Unsure && !PLANTED {\n",
         }],
     },
     Mutant {
