@@ -102,7 +102,7 @@ impl Pooler {
                 config: Arc::clone(&config),
                 seed: rng.fork("engine", u64::from(worker)).bytes(),
                 process_key,
-                ids_after: None,
+                old_process: None,
                 statement_memory: statement_memory.clone(),
                 wall_at_start: WALL,
                 version: "weir simulated",

@@ -88,6 +88,7 @@ mod strangers;
 mod tls;
 mod top_statements;
 mod upgrade;
+mod upgrade_changes;
 mod waiting;
 mod web;
 mod web_access;

@@ -16,15 +16,15 @@ use weir_pgwire::put_front;
 use weir_tests::{Batch, Bench, Mode, Postgres, Setup, Site, ask, eventually, read_until_ready, weir_binary};
 
 /// A Weir whose process is replaced now and then; the last one is ended with the test.
-struct Replaced {
-    site: Site,
-    pid: u32,
+pub(crate) struct Replaced {
+    pub(crate) site: Site,
+    pub(crate) pid: u32,
     /// The supervisor's socket, where the command is run by one.
     supervisor: Option<PathBuf>,
 }
 
 impl Replaced {
-    fn new(setup: Setup) -> Replaced {
+    pub(crate) fn new(setup: Setup) -> Replaced {
         let site = Site::with(setup, Mode::Transaction);
         site.weir().skip_final_checks();
         let pid = site.weir().pid();
@@ -33,7 +33,7 @@ impl Replaced {
 
     /// What the command printed, and its errors as text. The errors go to a file, because the new process writes its
     /// log to the same place.
-    fn command(&self) -> (bool, String, String) {
+    pub(crate) fn command(&self) -> (bool, String, String) {
         let folder = self.site.weir().folder();
         let errors = folder.join("upgrade.log");
         let log = File::create(&errors).unwrap();
@@ -46,16 +46,21 @@ impl Replaced {
     }
 
     /// Has another process take over.
-    fn upgrade(&mut self) {
+    pub(crate) fn upgrade(&mut self) {
         let (done, said, errors) = self.command();
         assert!(done, "{said}{errors}");
+        self.note(&said);
+    }
+
+    /// Notes the process that has taken over, of which the command has said this.
+    pub(crate) fn note(&mut self, said: &str) {
         let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
         self.pid = pid.unwrap_or_else(|| panic!("no process in {said:?}"));
         Postgres::shared().server().reaper().watch(self.pid);
     }
 
     /// Has another process take over, and waits until nothing is left with the old process.
-    fn upgrade_all(&mut self) {
+    pub(crate) fn upgrade_all(&mut self) {
         let old = self.pid;
         self.upgrade();
         if old == self.site.weir().pid() {
@@ -102,7 +107,7 @@ impl Drop for Replaced {
 }
 
 /// The format of this version.
-const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
 
 fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
@@ -276,7 +281,7 @@ fn the_processes_of_several_upgrades_have_no_more_servers_together_than_the_pool
 }
 
 /// Ends what a test has begun, also when it fails.
-struct Ends<'a>(&'a AtomicBool);
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -285,11 +290,13 @@ impl Drop for Ends<'_> {
 }
 
 /// Waits until a process has ended, a zombie perhaps.
-fn wait_for_end(pid: u32) {
-    let open = PathBuf::from(format!("/proc/{pid}/fd"));
-    eventually("the old process has ended", || {
-        if fs::read_dir(&open).is_ok_and(|mut open| open.next().is_some()) { Err(pid) } else { Ok(()) }
-    });
+pub(crate) fn wait_for_end(pid: u32) {
+    eventually("the old process has ended", || if runs(pid) { Err(pid) } else { Ok(()) });
+}
+
+/// Whether a process has open files: a zombie has none.
+pub(crate) fn runs(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut open| open.next().is_some())
 }
 
 #[test]
@@ -368,7 +375,7 @@ fn sockets_stay_where_they_are_whichever_of_two_processes_ends_first() {
 }
 
 /// Sends a first frame with this format, and returns the answer's kind and text.
-fn hello(weir: &Replaced, format: u32) -> (UnixStream, u8, String) {
+pub(crate) fn hello(weir: &Replaced, format: u32) -> (UnixStream, u8, String) {
     let mut stream = UnixStream::connect(weir.socket()).unwrap();
     stream.write_all(&[&[1, 0, 0, 0, 7][..], &format.to_be_bytes(), b"9.9"].concat()).unwrap();
     let mut head = [0; 5];

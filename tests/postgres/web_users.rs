@@ -288,8 +288,11 @@ fn a_file_that_is_emptied_is_refused_by_a_reload_though_weir_starts_with_an_empt
     let text = stage.text("weir.toml");
     fs::write(stage.path("weir.toml"), "# nothing\n").unwrap();
     assert_eq!(stage.api.post("/api/v1/reload").0, 422);
-    let log = stage.site.weir().log();
-    assert!(log.contains("there is no setting in it any more"), "{log}");
+    // The log has a thread of its own.
+    eventually("the log says why", || {
+        let log = stage.site.weir().log();
+        if log.contains("there is no setting in it any more") { Ok(()) } else { Err(log) }
+    });
     client.query("SELECT 1").unwrap();
     stage.site.connect().query("SELECT 1").unwrap();
     fs::write(stage.path("weir.toml"), text).unwrap();

@@ -57,6 +57,8 @@ pub enum CommandError {
     ExtendedProtocol,
     /// Too many requests of the control plane are under way.
     TooBusy,
+    /// Another process takes over: it would not know of what is changed here.
+    TakenOver,
 }
 
 impl CommandError {
@@ -71,6 +73,7 @@ impl CommandError {
             CommandError::ReloadFailed(_) => "F0000",
             CommandError::NotSupported(_) | CommandError::NoShowFds => "0A000",
             CommandError::TooBusy => "53000",
+            CommandError::TakenOver => "55000",
             _ => "08P01",
         }
     }
@@ -97,6 +100,7 @@ impl CommandError {
                 "This is the pooler's console: SHOW HELP lists its commands. For SQL, connect to a pool's database.",
             ),
             CommandError::AdminNeeded => Some("Log in as a user of admin_users."),
+            CommandError::TakenOver => Some("Connect again in a moment: to the process that serves then."),
             CommandError::ExtendedProtocol => Some("Send commands by the simple protocol, as psql does."),
             _ => None,
         }
@@ -130,6 +134,9 @@ impl fmt::Display for CommandError {
             ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
             CommandError::TooBusy => f.write_str("too many requests are under way; try again in a moment"),
+            CommandError::TakenOver => {
+                f.write_str("an upgrade is under way: another process takes over, and nothing was changed")
+            }
         }
     }
 }

@@ -63,8 +63,8 @@ pub struct Setup {
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
     pub version: &'static str,
-    /// The highest number that another process has given to its clients and servers, where this one takes over from it.
-    pub ids_after: Option<u64>,
+    /// What the process has said that this one takes over from; `None`: there is none.
+    pub old_process: Option<port::OfferedState>,
     /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
     pub uid: u32,
     /// The machine's name.
@@ -106,9 +106,11 @@ impl Engine {
         let core = &mut engine.core;
         let first = core.common.random_number();
         core.conns.begin_pids_at(first);
-        if let Some(last) = setup.ids_after {
-            core.common.begin_ids_after(last);
+        if let Some(old) = setup.old_process {
+            core.common.begin_ids_after(old.last_id);
             core.upgrade.held.begin();
+            old.disabled.into_iter().for_each(|name| core.pause.disable(&mut core.common, name));
+            core.pause.apply_config(&mut core.common);
         }
         engine.admin.begin_period(core, Time::START);
         engine.admin.patroni_configured(core, Time::START);
@@ -234,7 +236,7 @@ impl Engine {
                 let commands = self.admin.commands_are_under_way();
                 order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
             }
-            Input::Upgrade(step) => export::step(&mut self.core, now, step, io),
+            Input::Upgrade(step) => self.admin.upgrade_step(&mut self.core, now, step, io),
             Input::OldProcess(step) => import::old_process(&mut self.core, step),
             Input::CancelRequest { pid, secret } => request::cancel(&mut self.core, now, None, pid, secret, io),
             Input::Imported { value, socket } => import::import(&mut self.core, now, value, socket, io),

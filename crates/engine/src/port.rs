@@ -16,11 +16,13 @@
 //! - A paused connection delivers neither bytes nor an end of file, but an error (a reset) may still close it, and
 //!   [`Input::Ending`] may report that its end has arrived.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
 use weir_config::{Config, PasswordCommand, PatroniQuestion, SslMode, Successor};
@@ -208,13 +210,26 @@ pub enum Gone {
 /// A step of a take-over by another process. Every worker is given each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpgradeStep {
-    /// Another process asks to take over; answered by [`Io::upgrade_prepared`].
+    /// Another process asks to take over; answered by [`Io::upgrade_prepared`], by worker 0 when what changes something
+    /// has ended. From then on operators change nothing here.
     Prepare,
     /// The other process serves: what is free leaves, and what becomes free from now on. Given again and again;
     /// answered by [`Io::exports_left`].
     Export,
-    /// The other process is gone: what is here stays.
+    /// The other process is gone, or was offered nothing: what is here stays.
     Abort,
+}
+
+/// What a process that takes over begins with.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OfferedState {
+    /// The highest number given to a client or a server so far.
+    pub last_id: u64,
+    /// Databases that refuse new clients (DISABLE); of worker 0 only, since all have the same.
+    pub disabled: BTreeSet<String>,
+    /// The settings that SET has changed since the file was read, and that have the file's values again in the other
+    /// process; of worker 0 only.
+    pub set: BTreeSet<String>,
 }
 
 /// The process that this one takes over from. Every worker is given each.
@@ -463,9 +478,8 @@ pub trait Io {
     /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they
     /// are accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
-    /// Answers [`UpgradeStep::Prepare`]: the highest number given to a client or a server so far, or why another
-    /// process may not take over now.
-    fn upgrade_prepared(&mut self, answer: Result<u64, &'static str>) {
+    /// Answers [`UpgradeStep::Prepare`]: what the other process begins with, or why it may not take over now.
+    fn upgrade_prepared(&mut self, answer: Result<OfferedState, &'static str>) {
         let _ = answer;
     }
     /// Exports a value to the process that takes over, with a detached socket where `socket` names one. Values of one

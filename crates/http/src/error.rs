@@ -160,7 +160,7 @@ impl ApiError {
                 CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
                 CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 CommandError::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
-                CommandError::TooBusy => StatusCode::SERVICE_UNAVAILABLE,
+                CommandError::TooBusy | CommandError::TakenOver => StatusCode::SERVICE_UNAVAILABLE,
                 CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
                 _ => StatusCode::CONFLICT,
             },
@@ -203,6 +203,15 @@ impl ApiError {
         }
     }
 
+    /// Whether another process takes over, which the next connection reaches.
+    fn is_taken_over(&self) -> bool {
+        match self {
+            ApiError::Field(_, error) => error.is_taken_over(),
+            ApiError::Refused(error) => *error == CommandError::TakenOver,
+            _ => false,
+        }
+    }
+
     /// The JSON of the error, where no status can be sent.
     pub fn json(&self) -> String {
         serde_json::to_string(&self.body()).unwrap_or_default()
@@ -211,6 +220,9 @@ impl ApiError {
     fn body(&self) -> ErrorBody {
         let plain = |error: &str, hint: &'static str| ErrorBody::plain(error).hint(hint);
         match self {
+            ApiError::Refused(CommandError::TakenOver) => {
+                ErrorBody::plain(CommandError::TakenOver.to_string()).hint("send it again in a moment")
+            }
             ApiError::Refused(error) => {
                 ErrorBody { detail: error.detail().map(str::to_owned), ..ErrorBody::plain(error.to_string()) }
             }
@@ -295,6 +307,7 @@ impl IntoResponse for ApiError {
             ApiError::TooManyLogins(wait) => {
                 ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], response).into_response()
             }
+            error if error.is_taken_over() => ([(RETRY_AFTER, "1"), (CONNECTION, "close")], response).into_response(),
             // An overloading client does not keep its connection, which another client may need.
             ApiError::TooManyStreams | ApiError::TooManyRequests | ApiError::TooSlow | ApiError::TooLong => {
                 ([(CONNECTION, "close".to_owned())], response).into_response()

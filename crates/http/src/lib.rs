@@ -7,11 +7,12 @@
 //! attempts to log in and sessions are bounded, for each network and in all. A password is compared in constant time, one
 //! at a time; its hash is not kept here.
 //!
-//! - `serve`, `tls`, `admission`, `timeouts`: connections. `guard`: origins.
+//! - `serve`, `tls`, `admission`, `timeouts`: connections. `door`: which of two processes accepts, while one takes over. `guard`: origins.
 //! - `access`: accounts, sessions, roles. `oidc`: logins through a provider. `error`, `start_error`: errors.
 
 mod access;
 mod admission;
+mod door;
 mod error;
 mod guard;
 mod oidc;
@@ -24,6 +25,7 @@ pub use access::{
     Access, Caller, Identity, LoginGrant, ProviderSession, Reader, RequiredRole, hash_password, hash_token, new_token,
 };
 pub use admission::{HeldBody, ServedRequest, Ticket, network};
+pub use door::{Door, EVENT_STREAM};
 pub use error::ApiError;
 pub use guard::guard;
 pub use oidc::{Beginning, CALLBACK, Comeback, LONGEST_LOGIN, SingleSignOn, SsoError};

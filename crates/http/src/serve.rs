@@ -3,11 +3,13 @@
 //! Owns the sockets and the thread. Must not know what is served: a router answers. Each connection is admitted
 //! (`admission`), encrypted if there is a certificate, and bounded in time.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,6 +32,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::access::Caller;
 use crate::admission::{Admission, Connection, Ticket};
+use crate::door::{Door, EVENT_STREAM, Unanswered};
 use crate::start_error::WebError;
 use crate::tls::WebTls;
 
@@ -50,6 +54,8 @@ pub struct Served {
     pub tls: Option<Arc<WebTls>>,
     /// How long a connection may take to send a head.
     pub head: Duration,
+    /// Whether connections are accepted at once; else when [`Door::accept`] says so.
+    pub accepts: bool,
 }
 
 /// Listening sockets, which nobody serves yet.
@@ -59,8 +65,7 @@ pub struct Listeners(Vec<TcpListener>);
 #[derive(Debug)]
 pub struct HttpServer {
     bound: Vec<SocketAddr>,
-    /// The listening sockets once more.
-    offered: Vec<TcpListener>,
+    door: Door,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -86,24 +91,26 @@ impl Listeners {
     ) -> Result<HttpServer, WebError> {
         let Listeners(listeners) = self;
         let offered = listeners.iter().filter_map(|listener| listener.try_clone().ok()).collect();
+        let door = Door::new(offered, served.accepts);
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: io::Error| WebError::new(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (end, ended) = oneshot::channel();
+        let inside = door.clone();
         let run = move || {
-            run(&runtime, listeners, &served, beside, ended);
+            run(&runtime, listeners, &(served, inside), beside, ended);
             // A blocked task, such as a test of a server, does not delay the end of the process.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
-        Ok(HttpServer { bound, offered, end: Some(end), thread: Some(thread) })
+        Ok(HttpServer { bound, door, end: Some(end), thread: Some(thread) })
     }
 }
 
 impl HttpServer {
-    /// The listening sockets, for a process that takes over.
-    pub fn listeners(&self) -> Vec<TcpListener> {
-        self.offered.iter().filter_map(|listener| listener.try_clone().ok()).collect()
+    /// Whether it accepts connections, for a process that takes over, or is taken over from.
+    pub fn door(&self) -> Door {
+        self.door.clone()
     }
 
     /// The bound addresses.
@@ -161,7 +168,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 fn run(
     runtime: &Runtime,
     listeners: Vec<TcpListener>,
-    site: &Served,
+    (site, door): &(Served, Door),
     watching: impl Future<Output = ()> + Send + 'static,
     ended: oneshot::Receiver<()>,
 ) {
@@ -172,19 +179,19 @@ fn run(
         for listener in listeners {
             // Within a runtime, a non-blocking socket is always accepted.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
-            tasks.spawn(accept(listener, site.clone(), admission.clone()));
+            tasks.spawn(accept(listener, (site.clone(), door.clone()), admission.clone()));
         }
         let _ = ended.await;
     });
 }
 
-async fn accept(listener: tokio::net::TcpListener, site: Served, admission: Admission) {
+async fn accept(listener: tokio::net::TcpListener, (site, door): (Served, Door), admission: Admission) {
     let mut connections = JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((stream, caller)) => {
+        match door.next(&listener).await {
+            Ok((stream, caller, unanswered)) => {
                 let connection = admission.admit(caller.ip());
-                drop(connections.spawn(serve(stream, caller, site.clone(), connection)));
+                drop(connections.spawn(serve(stream, (caller, unanswered), site.clone(), connection)));
                 // Input of open connections is read before one of them is closed for the next.
                 yield_now().await;
             }
@@ -194,7 +201,7 @@ async fn accept(listener: tokio::net::TcpListener, site: Served, admission: Admi
     }
 }
 
-async fn serve(stream: TcpStream, caller: SocketAddr, site: Served, connection: Connection) {
+async fn serve(stream: TcpStream, caller: (SocketAddr, Unanswered), site: Served, connection: Connection) {
     let mut served = pin!(shake_hands(stream, caller, site, connection.ticket()));
     let mut closed = pin!(connection.closed());
     poll_fn(|context| match closed.as_mut().poll(context) {
@@ -204,7 +211,7 @@ async fn serve(stream: TcpStream, caller: SocketAddr, site: Served, connection: 
     .await;
 }
 
-async fn shake_hands(stream: TcpStream, caller: SocketAddr, site: Served, ticket: Ticket) {
+async fn shake_hands(stream: TcpStream, caller: (SocketAddr, Unanswered), site: Served, ticket: Ticket) {
     match &site.tls {
         None => talk(stream, caller, site, ticket).await,
         Some(tls) => {
@@ -217,21 +224,49 @@ async fn shake_hands(stream: TcpStream, caller: SocketAddr, site: Served, ticket
 
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    caller: SocketAddr,
+    (caller, unanswered): (SocketAddr, Unanswered),
     site: Served,
     ticket: Ticket,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(site.head).max_buf_size(BUFFER);
-    let router = TowerToHyperService::new(site.router);
+    let (router, door) = (TowerToHyperService::new(site.router), &unanswered.door());
+    let (has_asked, unanswered) = (&AtomicBool::new(false), &Mutex::new(Some(unanswered)));
     let service = service_fn(move |mut request: Request<Incoming>| {
+        has_asked.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(Caller(caller));
         request.extensions_mut().insert(ticket.clone());
-        router.call(request)
+        let answer = router.call(request);
+        async move {
+            let mut answer = answer.await?;
+            if answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
+                // It has no end.
+                drop(unanswered.lock().unwrap_or_else(PoisonError::into_inner).take());
+            } else if door.is_closed() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
-    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let (mut closes, mut is_last) = (pin!(door.closes()), Some(false));
+    let served = poll_fn(|context| {
+        if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        if is_last == Some(false) && closes.as_mut().poll(context).is_ready() {
+            is_last = Some(true);
+        }
+        // One that has just been accepted has its first request answered.
+        if is_last == Some(true) && has_asked.load(Ordering::Relaxed) {
+            is_last = None;
+            connection.as_mut().graceful_shutdown();
+            return connection.as_mut().poll(context).map(drop);
+        }
+        Poll::Pending
+    });
     // A failed connection is reported to its client alone.
-    let _ = timeout(LIFETIME, connection).await;
+    let _ = timeout(LIFETIME, served).await;
 }
 
 #[cfg(test)]

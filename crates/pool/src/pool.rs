@@ -349,6 +349,12 @@ impl<P> Pool<P> {
         (kept, differs)
     }
 
+    /// The server leaves for the process that takes over, and its place with it.
+    pub fn given(&mut self, server: ConnId, now: Time) {
+        self.lost(server, now);
+        self.kept = self.kept.map(|kept| kept.saturating_sub(1));
+    }
+
     /// No process takes over any more.
     pub fn keep_no_more(&mut self) {
         self.needs_poll |= self.kept.take().is_some();
@@ -568,7 +574,10 @@ impl<P> Pool<P> {
 
     /// By how many servers the limits are exceeded, those that are closing aside.
     fn excess(&self) -> u32 {
-        (self.servers.len() - self.closing.len()).saturating_sub(self.settings.most(self.settings.reserve_size))
+        // Until it is known how many are elsewhere, those that come from there are kept.
+        let elsewhere = if self.elsewhere == u32::MAX { 0 } else { self.elsewhere };
+        let all = (self.servers.len() - self.closing.len()).saturating_add(elsewhere);
+        all.saturating_sub(self.settings.most(self.settings.reserve_size))
     }
 
     /// Up to how many servers one is opened, with this many more than `size`.

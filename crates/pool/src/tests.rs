@@ -688,7 +688,24 @@ fn a_pool_opens_as_many_less_as_are_elsewhere_and_closes_none_for_them() {
     pool.opening(server(9), START);
     pool.connected(server(9), (), START);
     pool.set_elsewhere(2);
-    assert_eq!((pool.release(first, (), START), effects(&mut pool, START)), (Release::Idle, vec![]), "both stay");
+    let released = pool.release(first, (), START);
+    assert_eq!(
+        released,
+        Release::Close(CloseReason::TooMany),
+        "one was opened elsewhere for a client that can't leave"
+    );
+    pool.set_elsewhere(u32::MAX);
+    assert!(!pool.is_unwanted(server(9)), "it is not known");
+}
+
+#[test]
+fn the_place_of_a_server_that_was_given_to_another_process_goes_with_it() {
+    let mut pool = filled(Settings { size: 5, ..defaults() }, 2);
+    let (first, _) = (take(&mut pool, 1, START), take(&mut pool, 2, START));
+    queue(&mut pool, 3, START);
+    assert_eq!(pool.keep_servers(), (2, true));
+    pool.given(first, START);
+    assert_eq!((pool.keep_servers(), effects(&mut pool, START)), ((1, false), vec![]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The handler of a worker's inputs: an engine, or in tests something smaller.
 
 use weir_base::{Time, WorkerId};
-use weir_engine::port::{Input, Io};
+use weir_engine::port::{Input, Io, OfferedState};
 
 /// The handler that a worker's loop calls; in production an [`Engine`](weir_engine::Engine).
 pub trait Handler: Send + 'static {
@@ -12,7 +12,7 @@ pub trait Handler: Send + 'static {
 }
 
 /// What a handler receives when it is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkerSetup {
     /// The handler's worker.
     pub worker: WorkerId,
@@ -24,6 +24,6 @@ pub struct WorkerSetup {
     pub seed: [u8; 32],
     /// Randomness of the operating system, the same for all workers.
     pub process_key: [u8; 32],
-    /// The highest number that another process has given, where this one takes over from it.
-    pub ids_after: Option<u64>,
+    /// What the process has said that this one takes over from; `None`: there is none.
+    pub old_process: Option<OfferedState>,
 }

@@ -69,6 +69,7 @@ pub use start::{Handle, Running, RuntimeOptions, start};
 pub use start_error::StartError;
 pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
 pub use upgrade::{
-    DrainingProcess, NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket, upgrade_socket,
+    ControlPlane, DrainingProcess, NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket,
+    upgrade_socket,
 };
 pub use weir_engine::port::{Reread, Signal};

@@ -178,7 +178,7 @@ fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMe
         config,
         seed: setup.seed,
         process_key: setup.process_key,
-        ids_after: setup.ids_after,
+        old_process: setup.old_process,
         statement_memory,
         wall_at_start: setup.wall_at_start,
         version: VERSION,

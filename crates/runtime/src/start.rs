@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
@@ -12,7 +12,7 @@ use rand_core::{OsRng, RngCore};
 use weir_admin::Control;
 use weir_base::{Time, WorkerId};
 use weir_config::{Listen, SocketIo};
-use weir_engine::port::{Level, Signal};
+use weir_engine::port::{Level, OfferedState, Signal};
 use weir_uring::{Ring, RingError};
 
 use crate::clock::Clock;
@@ -31,8 +31,8 @@ use crate::socket_file::FileUsers;
 use crate::start_error::StartError;
 use crate::tls::TlsFiles;
 use crate::upgrade::{
-    ExportSender, ExportThread, Exporter, OldProcess, OldProcessLink, ParticipantSlot, UpgradeParticipant,
-    UpgradeSocket,
+    ControlPlane, ControlPlaneSlot, ExportSender, ExportThread, Exporter, OldProcess, OldProcessLink, ParticipantSlot,
+    UpgradeParticipant, UpgradeSocket,
 };
 use crate::worker::Worker;
 
@@ -86,8 +86,7 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     signals: Option<SignalThread>,
     upgrade: Option<ExportThread>,
-    /// The control plane's listening sockets, which go to a process that takes over.
-    web: Arc<Mutex<Vec<TcpListener>>>,
+    control_plane: ControlPlaneSlot,
     /// The process that this one takes over from, until the take-over.
     old_process: Option<OldProcess>,
     old_process_link: OldProcessLink,
@@ -154,7 +153,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
     let bound = listening.bound().clone();
     let polls = (0..plan.workers.max(1)).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
     let polls = polls.map_err(StartError::because("can't make an event queue"))?;
-    listening.register(polls[0].registry()).map_err(StartError::because("can't wait for clients"))?;
+    await_clients(&mut listening, &polls[0], old_process.is_some())?;
     let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
     let (mailboxes, inboxes) = Mailboxes::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
@@ -163,7 +162,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
     log_places(&listening, &log);
     let upgrade = upgrade.or_else(|| bind_upgrade_socket(plan.upgrade_socket.as_deref()?, &file_users, &log));
     let process_key = old_process.as_ref().map_or_else(random, OldProcess::process_key);
-    let ids_after = old_process.as_ref().map(OldProcess::last_id);
+    let prepared = old_process.as_ref().map(OldProcess::prepared).cloned();
     let (exports, exported) = ExportSender::new();
     let tls_contexts = plan.tls.0.clone();
     tls_contexts.process_key.set(process_key);
@@ -195,7 +194,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
         workers: Vec::new(),
         signals: None,
         upgrade: None,
-        web: Arc::default(),
+        control_plane: ControlPlaneSlot::default(),
         old_process_link: shared.old_process_link.clone(),
         participant: ParticipantSlot::default(),
         old_process,
@@ -213,7 +212,7 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
             clock: shared.clock,
             process_key,
             ending: shared.ending.clone(),
-            web: running.web.clone(),
+            control_plane: running.control_plane.clone(),
             gone: running.gone.clone(),
             file_users: running.file_users.clone(),
             old_process_link: running.old_process_link.clone(),
@@ -234,8 +233,14 @@ pub fn start<B: Handler>(plan: RuntimeOptions, handler: impl FnMut(WorkerSetup) 
         port.connects.apply_config(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), handler, (process_key, ids_after), by_ring.then_some(plan.ring))?;
+    running.workers = spawn(ports.collect(), handler, (process_key, prepared), by_ring.then_some(plan.ring))?;
     Ok(running)
+}
+
+/// Waits for clients, unless another process accepts them until this one serves.
+fn await_clients(listening: &mut Listening, poll: &Poll, takes_over: bool) -> Result<(), StartError> {
+    let registered = if takes_over { Ok(()) } else { listening.register(poll.registry()) };
+    registered.map_err(StartError::because("can't wait for clients"))
 }
 
 /// Logs the addresses where clients can connect, and why others could not be bound.
@@ -296,7 +301,7 @@ fn probe() -> Option<RingError> {
 fn spawn<B: Handler>(
     ports: Vec<Port>,
     mut handler: impl FnMut(WorkerSetup) -> B,
-    (process_key, ids_after): ([u8; 32], Option<u64>),
+    (process_key, old_process): ([u8; 32], Option<OfferedState>),
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
@@ -305,7 +310,8 @@ fn spawn<B: Handler>(
         .into_iter()
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
-            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key, ids_after };
+            let (worker, seed, old_process) = (port.me, random(), old_process.clone());
+            let setup = WorkerSetup { worker, workers, wall_at_start, seed, process_key, old_process };
             Worker::new(handler(setup), port, ring)
         })
         .collect();
@@ -361,9 +367,9 @@ impl Running {
         self.old_process.as_mut().map(OldProcess::take_web).unwrap_or_default()
     }
 
-    /// A process that takes over gets these listening sockets, too.
-    pub fn offer_web(&self, listeners: Vec<TcpListener>) {
-        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+    /// Sets what accepts connections beside the workers. In a process that takes over it does when it is told to.
+    pub fn set_control_plane(&self, plane: Option<Arc<dyn ControlPlane>>) {
+        self.control_plane.set(plane);
     }
 
     /// The process that this one takes over from, soon.
@@ -392,8 +398,8 @@ impl Running {
         let file_users = self.file_users.clone();
         let taken = move || file_users.remove();
         let (mailboxes, participant) = (self.handle.mailboxes.clone(), self.participant.clone());
-        old.import_all(mailboxes, log, (self.old_process_link.clone(), participant), taken)
-            .map_err(StartError::because("can't take over"))?;
+        let beside = (self.old_process_link.clone(), participant, self.control_plane.clone());
+        old.import_all(mailboxes, log, beside, taken).map_err(StartError::because("can't take over"))?;
         Ok(true)
     }
 

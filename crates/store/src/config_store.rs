@@ -29,6 +29,7 @@ use weir_config::{
 };
 use weir_runtime::{Fit, Reread};
 
+use crate::file_marks::{self, Marks};
 use crate::load::{self, NodeTexts};
 use crate::readable_secrets;
 use crate::replace::{NewText, ReplaceError, replace};
@@ -47,6 +48,8 @@ impl ConfigStore {
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
         connect: impl FnOnce(&Config) -> Result<Option<SharedConfig>, String>,
     ) -> Result<(ConfigStore, Config), ConfigErrors> {
+        // A file that changes while it is read has another mark than this one.
+        let first_marks = file_marks::look(load::load(file)?.watched_files());
         let (text, mut config) = load::load_text(file)?;
         let (mut running, mut in_force, mut warnings) = (None, text.clone(), Vec::new());
         let shared = connect(&config).unwrap_or_else(|why| {
@@ -86,6 +89,7 @@ impl ConfigStore {
                 accounts,
                 history: OnceLock::new(),
                 text_hasher: RandomState::new(),
+                first_marks,
             },
             config,
         ))
@@ -126,6 +130,11 @@ impl ConfigStore {
     /// The files whose changes are adopted without a RELOAD.
     pub(crate) fn watched_files(&self) -> BTreeSet<PathBuf> {
         self.current().config.watched_files()
+    }
+
+    /// Those files as they were before they were read for the first time.
+    pub(crate) fn first_marks(&self) -> &Marks {
+        &self.first_marks
     }
 
     /// The configuration in force, without what SET has changed.

@@ -8,9 +8,10 @@
 //!
 //! - `config_store`: reloads and changes. `load`: files and the environment for the reader of settings. `replace`: one file
 //!   as a whole.
-//! - `shared_config`, `shared_secrets`: what nodes share. `watch`, `readable_secrets`: the files' states and modes.
+//! - `shared_config`, `shared_secrets`: what nodes share. `watch`, `file_marks`, `readable_secrets`: the files' states and modes.
 
 mod config_store;
+mod file_marks;
 pub mod load;
 pub mod readable_secrets;
 mod replace;

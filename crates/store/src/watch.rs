@@ -5,9 +5,6 @@
 //! place. A reload follows when a file looked the same twice, so that a file is not read half-written. Each state is
 //! tried once: one that is invalid stays without effect until the file changes again. Must not know what a reload does.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +15,10 @@ use weir_config::{Config, WatchFiles};
 use weir_runtime::{Handle, Reread, Signal, StartError};
 
 use crate::config_store::ConfigStore;
+use crate::file_marks::{Mark, Marks, look};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The state of a file: device, inode, size, and when it was written and changed, in nanoseconds; none, if it is
-/// missing.
-type Mark = Option<(u64, u64, u64, i128, i128)>;
-
-/// The states of files, by their paths.
-type Marks = BTreeMap<PathBuf, Mark>;
 
 /// The thread; dropping it ends it.
 pub struct Watcher {
@@ -43,11 +34,12 @@ impl Watcher {
         }
         let ended = Arc::new(AtomicBool::new(false));
         let stop = ended.clone();
-        let mut states = FileStates::new(look(&store));
+        // A file that has changed since it was read is read again.
+        let mut states = FileStates::new(store.first_marks().clone());
         let watch = move || {
             while !stop.load(Ordering::Acquire) {
                 thread::park_timeout(PAUSE);
-                let Some(changed) = states.settle(look(&store)) else { continue };
+                let Some(changed) = states.settle(look(store.watched_files())) else { continue };
                 let own = changed.iter().any(|path| path == store.file());
                 handle.signal(Signal::Reread(if own { Reread::All } else { Reread::Named }));
             }
@@ -67,18 +59,6 @@ impl Drop for Watcher {
             let _ = thread.join();
         }
     }
-}
-
-/// FileStates at the files that the configuration in force names.
-fn look(store: &ConfigStore) -> Marks {
-    store.watched_files().into_iter().map(|path| (path.clone(), mark(&path))).collect()
-}
-
-fn mark(path: &PathBuf) -> Mark {
-    let about = fs::metadata(path).ok()?;
-    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    let (written, changed) = (nanos(about.mtime(), about.mtime_nsec()), nanos(about.ctime(), about.ctime_nsec()));
-    Some((about.dev(), about.ino(), about.size(), written, changed))
 }
 
 /// What was seen, and what a reload has had.
@@ -115,6 +95,10 @@ impl FileStates {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use crate::file_marks::mark;
+
     use super::*;
 
     fn marks(files: &[(&str, u64)]) -> Marks {

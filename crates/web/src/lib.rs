@@ -23,4 +23,4 @@ mod versions;
 
 pub use serve::{WebOptions, WebServer};
 pub use versions::Versions;
-pub use weir_http::{Timeouts, WebError, WebTls, hash_password, hash_token, new_token};
+pub use weir_http::{Door, Timeouts, WebError, WebTls, hash_password, hash_token, new_token};

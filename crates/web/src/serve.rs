@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use weir_admin::{ConfigAccess, Control, ServerProbes};
-use weir_http::{Access, ApiError, HttpServer, Listeners, Served, SingleSignOn, Timeouts, WebError, WebTls};
+use weir_http::{Access, ApiError, Door, HttpServer, Listeners, Served, SingleSignOn, Timeouts, WebError, WebTls};
 use weir_monitor::{
     ActivityProbe, AlertWatch, Faults, Findings, Retry, SendHttp, TelemetryExport, Watch, WatchAround, Workers,
 };
@@ -43,6 +43,8 @@ pub struct WebOptions {
     pub send: SendHttp,
     /// The time limits of clients.
     pub timeouts: Timeouts,
+    /// Whether connections are accepted at once; else when [`Door::accept`] says so.
+    pub accepts: bool,
     /// The version that SHOW VERSION shows.
     pub version: &'static str,
 }
@@ -100,12 +102,12 @@ impl WebServer {
             tasks.spawn(alerts.run());
             while tasks.join_next().await.is_some() {}
         };
-        listeners.serve(Served { router, tls, head: timeouts.head }, watching).map(WebServer)
+        listeners.serve(Served { router, tls, head: timeouts.head, accepts: options.accepts }, watching).map(WebServer)
     }
 
-    /// The listening sockets, for a process that takes over.
-    pub fn listeners(&self) -> Vec<TcpListener> {
-        self.0.listeners()
+    /// Whether it accepts connections, for a process that takes over, or is taken over from.
+    pub fn door(&self) -> Door {
+        self.0.door()
     }
 
     /// The bound addresses.

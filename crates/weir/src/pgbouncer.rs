@@ -92,9 +92,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 fn start(file: &Path, arguments: Arguments) -> Result<(), Failure> {
     let more = arguments.verbose;
     let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
-    let (store, mut config) = serve::open(file, louder)?;
-    config.log.verbose = config.log.verbose.saturating_add(more);
-    config.process.user = arguments.user.or(config.process.user);
+    let read = || {
+        let (store, mut config) = serve::open(file, louder)?;
+        config.log.verbose = config.log.verbose.saturating_add(more);
+        config.process.user = arguments.user.clone().or(config.process.user);
+        Ok::<_, Failure>((store, config))
+    };
+    let (mut store, mut config) = read()?;
     if config.process.user.is_none() && process::is_root() {
         let text = "PgBouncer should not run as root: name a user with -u USER, or as user = … in the file";
         return Err(Failure::Message(text.into()));
@@ -103,6 +107,10 @@ fn start(file: &Path, arguments: Arguments) -> Result<(), Failure> {
     let run_mode = if arguments.daemon { RunMode::Background } else { RunMode::Foreground };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Verbose };
     let old_process = if arguments.reboot { upgrade::old_process(&config)? } else { None };
+    if old_process.is_some() {
+        // As the files are now that the old process changes nothing any more.
+        (store, config) = read()?;
+    }
     serve::serve(store, config, Start { old_process, ..Start::new(run_mode, console) })
 }
 

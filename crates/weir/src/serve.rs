@@ -3,6 +3,7 @@
 //! Everything is checked and bound before anything runs; an error leaves nothing half-started.
 
 use std::cell::Cell;
+use std::net::TcpListener;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,9 +12,11 @@ use weir_config::{Config, ConfigFinding, HostLimits, Severity};
 use weir_monitor::FaultWatch;
 use weir_node::Nodes;
 use weir_probes::{Permits, Probes};
-use weir_runtime::{Bound, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION};
+use weir_runtime::{
+    Bound, ControlPlane, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION,
+};
 use weir_store::{ConfigStore, Watcher, load};
-use weir_web::{Timeouts, Versions, WebServer, WebTls};
+use weir_web::{Door, Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
 use crate::failure::Failure;
@@ -116,7 +119,8 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
             let (in_force, of_probes) = (store.clone(), permits.clone());
             let probes = Arc::new(Probes::new(of_probes, move || in_force.in_force()));
             let web = start_web(&config, running, (store.clone(), probes, versions), tls)?;
-            running.offer_web(web.iter().flat_map(WebServer::listeners).collect());
+            let door = web.as_ref().map(|web| Arc::new(ApiDoor(web.door())) as Arc<dyn ControlPlane>);
+            running.set_control_plane(door);
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -193,9 +197,27 @@ fn start_web(
         config: store,
         probes,
         timeouts,
+        accepts: running.old_process().is_none(),
         version: VERSION,
     };
     WebServer::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
+}
+
+/// What the runtime knows of the control plane.
+struct ApiDoor(Door);
+
+impl ControlPlane for ApiDoor {
+    fn listeners(&self) -> Vec<TcpListener> {
+        self.0.listeners()
+    }
+
+    fn accept(&self, on: bool) {
+        self.0.accept(on);
+    }
+
+    fn finish(&self) {
+        self.0.finish();
+    }
 }
 
 /// Without a control plane a thread looks for what is wrong with Weir itself.

@@ -14,7 +14,9 @@ use std::time::Duration;
 use clap::Args;
 use weir_config::Config;
 use weir_runtime::{NoOldProcess, OldProcess, upgrade_socket};
+use weir_store::load;
 
+use crate::check;
 use crate::failure::Failure;
 use crate::process::RunMode;
 use crate::serve::{self, Console, Start};
@@ -68,7 +70,9 @@ pub(crate) fn old_process(config: &Config) -> Result<Option<OldProcess>, Failure
 
 /// Takes over, and serves.
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
-    let (store, config) = serve::open(&arguments.file, |_| {})?;
+    // Where the old process is asked. What it serves is read when it changes nothing any more.
+    let config = load::load(&arguments.file)
+        .map_err(|mistakes| check::mistaken(load::load_as_far(&arguments.file).0, &mistakes))?;
     let user = config.process.user.as_deref();
     let socket = upgrade_socket(&config.listen, user);
     let old = OldProcess::ask(&socket, user).map_err(|why| {
@@ -83,6 +87,12 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     // Who runs this one in the foreground is its supervisor.
     if report && let Some(who) = supervised::supervisor(&Facts::of(old.pid()), &Facts::of(std::process::id())) {
         return Err(Failure::Message(format!("can't take over from process {}: {who}", old.pid())));
+    }
+    let (store, mut config) = serve::open(&arguments.file, |_| {})?;
+    for key in old.lost_settings() {
+        let text = format!("what SET has made of {key} ends with the old process: the file's value holds");
+        eprintln!("weir: warning: {text}");
+        config.warnings.push(text);
     }
     let errors = old.take_errors();
     let serving = move || {

@@ -70,7 +70,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
         config: Arc::new(config),
         seed: [1; 32],
         process_key: [2; 32],
-        ids_after: None,
+        old_process: None,
         statement_memory: StatementMemory::default(),
         wall_at_start: 0,
         version: "weir",

@@ -45,6 +45,7 @@ impl Admin {
                 io.answer(number, answer.result.map(|()| reply));
             }
         }
+        self.settled(core, io);
     }
 
     fn answer_console<I: Io>(&mut self, core: &mut Core, now: Time, conn: ConnId, answer: BroadcastAnswer, io: &mut I) {

@@ -25,7 +25,7 @@ impl Admin {
         io: &mut I,
     ) -> u64 {
         if let WorkerCommand::Adopt(config) = to_workers {
-            self.reloads.set_newest(config.clone());
+            self.reloads.set_newest(config.clone(), &command);
         }
         self.broadcasts.broadcast(cx!(core, now, io), caller, command, to_workers)
     }
@@ -52,6 +52,7 @@ impl Admin {
                 );
             }
         }
+        self.settled(core, io);
         true
     }
 

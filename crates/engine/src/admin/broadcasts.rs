@@ -12,6 +12,7 @@ use crate::common::{Common, Cx};
 use crate::port::Io;
 use crate::primary::PrimaryStep;
 use crate::timers::Who;
+use crate::upgrade::export;
 use crate::workers::messages::{WorkerAnswer, WorkerCommand};
 
 /// How long workers may take to answer, except for commands that wait for clients or servers.
@@ -58,6 +59,15 @@ pub(crate) struct BroadcastAnswer {
     pub(crate) report: Report,
     /// The number of workers that have not answered in time.
     pub(crate) left: u16,
+}
+
+/// Whether another process could take over, as far as commands go.
+pub(crate) enum Settled {
+    Yes,
+    /// A command ends soon.
+    NotYet,
+    /// A command stops something, or moves a pool: why that is in the way.
+    Stops(&'static str),
 }
 
 /// The command that undoes a withdrawn one.
@@ -114,6 +124,20 @@ impl Broadcasts {
     /// Whether any command is under way.
     pub(crate) fn are_under_way(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Whether all commands have ended that change something.
+    pub(crate) fn settled(&self) -> Settled {
+        let mut settled = Settled::Yes;
+        for broadcast in self.pending.values() {
+            match &broadcast.command {
+                Command::Pause(_) | Command::Suspend => return Settled::Stops(export::PAUSED),
+                Command::Switch { .. } => return Settled::Stops(export::MOVES),
+                Command::Show(_) | Command::WaitClose(_) => {}
+                _ => settled = Settled::NotYet,
+            }
+        }
+        settled
     }
 
     /// The command of this caller that is under way.

@@ -8,7 +8,7 @@ use weir_base::{ConnId, Span, Time};
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
-use crate::admin::{Admin, console, end, operators, primaries, tables};
+use crate::admin::{Admin, console, end, hand_over, operators, primaries, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::UnderWay;
 use crate::core::Core;
@@ -94,6 +94,7 @@ impl Admin {
             log(Level::Info, format_args!("{what} command issued"), io);
         }
         let to_workers = match &command {
+            command if let Err(error) = hand_over::check(core, command) => Err(error),
             Command::Show(Show::Help) => return io.send(client.conn, &console::help()),
             Command::Show(Show::Fds) => Err(CommandError::NoShowFds),
             Command::Show(what) if !what.lists().is_empty() => {

@@ -77,6 +77,7 @@ impl Admin {
             }
         }
         self.reloads.start(cx!(core, now, io));
+        self.settled(core, io);
     }
 
     /// SET of encryption: a helper reads its files.
@@ -112,6 +113,7 @@ impl Admin {
         let id = self.broadcast(core, now, caller, Command::Set { key, value }, &WorkerCommand::Adopt(next), io);
         operators::caller_waits(core, caller, id);
         self.reloads.start(cx!(core, now, io));
+        self.settled(core, io);
     }
 
     /// A helper has made a change of the control plane's, or has not.
@@ -142,6 +144,7 @@ impl Admin {
             Err(why) => io.answer(number, Ok(ControlReply::Changed(Err(why)))),
         }
         self.reloads.start(cx!(core, now, io));
+        self.settled(core, io);
     }
 
     fn put_in_force<I: Io>(

@@ -1,13 +1,13 @@
 //! The control plane's requests. They come to worker 0, each with a number, and are answered once. The caller has
 //! checked the sender's role.
 
-use weir_admin::{Command, ControlReply, ControlRequest, Cursor, Show, ShutdownMode};
+use weir_admin::{ChangeSource, Command, CommandError, ControlReply, ControlRequest, Cursor, Show, ShutdownMode};
 use weir_base::Time;
 
-use crate::admin::Admin;
 use crate::admin::broadcasts::Caller;
 use crate::admin::paging::Paging;
 use crate::admin::reload::Reload;
+use crate::admin::{Admin, hand_over};
 use crate::common::cx;
 use crate::core::Core;
 use crate::log::log;
@@ -25,6 +25,9 @@ impl Admin {
         io: &mut I,
     ) {
         let caller = Caller::Control(number);
+        if let Err(error) = may_change(core, &request) {
+            return io.answer(number, Err(error));
+        }
         match request {
             ControlRequest::Report => {
                 let to_workers = WorkerCommand::Report { counts: false };
@@ -89,5 +92,16 @@ impl Admin {
         if let Some(id) = self.broadcasts.of(Caller::Control(number)) {
             self.take_back(core, now, id, io);
         }
+    }
+}
+
+/// Whether a request may change what it changes, while another process may be about to take over.
+fn may_change(core: &Core, request: &ControlRequest) -> Result<(), CommandError> {
+    match request {
+        ControlRequest::Run(command) => hand_over::check(core, command),
+        // What the nodes of a cluster share, the other process reads for itself.
+        ControlRequest::Reload(author) if author.via == ChangeSource::Cluster => Ok(()),
+        ControlRequest::Reload(_) | ControlRequest::Change(..) => hand_over::check(core, &Command::Reload),
+        _ => Ok(()),
     }
 }

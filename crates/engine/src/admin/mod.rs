@@ -5,7 +5,7 @@
 //!   workers have answered.
 //! - `console`: an operator's session. `operators`: the session waits for an answer, and gets it. `tables`, `stream`,
 //!   `paging`: long tables, in pieces.
-//! - `configuration`, `reload`: a new configuration. `end`, `shutdown`: shutdowns; `drain_pace`: how fast one closes
+//! - `hand_over`: another process is about to take over. `configuration`, `reload`: a new configuration. `end`, `shutdown`: shutdowns; `drain_pace`: how fast one closes
 //!   clients.
 //! - `reports`, `report`: the tables' content; `symptoms`: what shows that a pool is in trouble. `wait_diagnosis`: why
 //!   a client waits.
@@ -26,6 +26,7 @@ pub(crate) mod control;
 pub(crate) mod drain_pace;
 pub(crate) mod end;
 pub(crate) mod execute;
+pub(crate) mod hand_over;
 pub(crate) mod health;
 pub(crate) mod logging_in;
 pub(crate) mod operators;

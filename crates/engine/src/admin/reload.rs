@@ -5,10 +5,10 @@
 //! stays. What can't change without a restart is logged, and the old values stay, so that the configuration in force is
 //! the one shown. Must not know how a configuration is sent to workers or taken over, or where it is stored.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::{Author, ChangeRequest, LastReload, Persisted};
+use weir_admin::{Author, ChangeRequest, Command, LastReload, Persisted};
 use weir_config::{Config, Successor};
 
 use crate::admin::broadcasts::Caller;
@@ -45,11 +45,19 @@ pub(crate) struct Reloads {
     persisted: HashMap<u64, Persisted>,
     /// How the last one ended.
     last: Option<LastReload>,
+    /// What SET has changed since the file was read.
+    set_keys: BTreeSet<String>,
 }
 
 impl Reloads {
     pub(super) fn new(config: Arc<Config>) -> Reloads {
-        Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new(), last: None }
+        Reloads {
+            queue: VecDeque::new(),
+            newest: config,
+            persisted: HashMap::new(),
+            last: None,
+            set_keys: BTreeSet::new(),
+        }
     }
 
     /// The configuration that was last sent to the workers.
@@ -57,9 +65,24 @@ impl Reloads {
         &self.newest
     }
 
-    /// Records the configuration that is sent to the workers.
-    pub(crate) fn set_newest(&mut self, config: Arc<Config>) {
+    /// Records the configuration that is sent to the workers, and by which command.
+    pub(crate) fn set_newest(&mut self, config: Arc<Config>, command: &Command) {
         self.newest = config;
+        match command {
+            Command::Set { key, .. } => drop(self.set_keys.insert(key.clone())),
+            // The file has all settings again.
+            _ => self.set_keys.clear(),
+        }
+    }
+
+    /// The settings that SET has changed since the file was read.
+    pub(crate) fn set_keys(&self) -> &BTreeSet<String> {
+        &self.set_keys
+    }
+
+    /// Whether a configuration is requested that no worker has been sent yet.
+    pub(crate) fn are_under_way(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// How the last reload ended that this worker was asked for.

@@ -3,8 +3,8 @@
 use weir_admin::{Author, Command, ServiceState, Show};
 use weir_base::{Span, Time, WorkerId};
 
-use crate::admin::Admin;
 use crate::admin::broadcasts::Caller;
+use crate::admin::{Admin, hand_over};
 use crate::common::UnderWay;
 use crate::core::Core;
 use crate::log::log;
@@ -35,7 +35,9 @@ impl Admin {
     }
 
     fn pause_signal<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
-        if core.pause.state() == ServiceState::Active {
+        if hand_over::check(core, &Command::Pause(None)).is_err() {
+            log(Level::Info, format_args!("got SIGUSR1 while another process takes over, ignoring"), io);
+        } else if core.pause.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
             self.broadcast(core, now, Caller::Engine, Command::Pause(None), &WorkerCommand::Pause(None), io);
         } else {

@@ -25,27 +25,32 @@ use crate::listen::clients;
 use crate::pause::watch;
 use crate::pools::create::pool_hash;
 use crate::pools::{PoolSlot, create};
-use crate::port::{Io, UpgradeStep};
+use crate::port::{Io, OfferedState, UpgradeStep};
 use crate::reading::Reason;
 use crate::server::ending::EndingSlot;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::upgrade::HandOver;
 use crate::upgrade::held::PoolName;
 use crate::upgrade::moved::{Held, Moved, MovedClient, MovedPool, MovedServer};
 use crate::workers::client_counts;
 use crate::workers::messages::{Message, Payload};
 
-/// The highest number of a connection so far, or why another process may not take over now.
-fn may_export(core: &Core) -> Result<u64, &'static str> {
+/// Why another process may not take over: operators have stopped something, or are about to.
+pub(crate) const PAUSED: &str = "it is paused or suspended: RESUME first";
+pub(crate) const MOVES: &str = "a pool moves to another primary: try again in a moment";
+
+/// What another process begins with, or why it may not take over now.
+pub(crate) fn may_export(core: &Core) -> Result<OfferedState, &'static str> {
     if core.shutdown.is_under_way() {
         return Err("it is shutting down");
     }
     if core.pause.is_stopped() {
-        return Err("it is paused or suspended: RESUME first");
+        return Err(PAUSED);
     }
     if core.primaries.is_moving() {
-        return Err("a pool moves to another primary: try again in a moment");
+        return Err(MOVES);
     }
-    Ok(core.common.last_id())
+    Ok(OfferedState { last_id: core.common.last_id(), ..OfferedState::default() })
 }
 
 /// How many connections the new process has to wait for. Operators do not count; nor do unused servers, except in pools
@@ -204,7 +209,7 @@ fn export_server<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>,
         expires: ages.expires.micros(),
         session,
     };
-    slot.pool.lost(conn, now);
+    slot.pool.given(conn, now);
     if core.common.config().shared_budget(&slot.name).is_some() {
         // Before the server's count is released.
         io.post(WorkerId(0), Message(Payload::ServerGoes(slot.name.clone())), None);
@@ -258,6 +263,7 @@ pub(crate) fn step<I: Io>(core: &mut Core, now: Time, step: UpgradeStep, io: &mu
         }
         UpgradeStep::Abort => {
             core.common.set_under_way(UnderWay::EXPORT, false);
+            core.upgrade.hand_over = HandOver::None;
             core.upgrade.held.forget_reports();
             for ix in core.pools.indices() {
                 core.pools.get_mut(ix).pool.keep_no_more();
@@ -286,7 +292,11 @@ pub(crate) fn client_leaves_process<I: Io>(core: &mut Core, now: Time, mut clien
 /// A server's socket is free to leave.
 pub(crate) fn server_leaves<I: Io>(core: &mut Core, server: Box<ServerSlot>, io: &mut I) {
     match core.upgrade.left(server.conn) {
-        Some((route, value)) => io.export(route, value, Some(server.conn)),
+        Some((route, value)) => {
+            let slot = core.pools.get(server.pool);
+            core.upgrade.held.gave(&(slot.name.clone(), slot.user.clone()));
+            io.export(route, value, Some(server.conn));
+        }
         None => io.close(server.conn),
     }
 }

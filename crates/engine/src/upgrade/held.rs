@@ -35,6 +35,13 @@ impl Held {
         }
     }
 
+    /// A server has come from the other process, which counted it when it reported last.
+    pub(crate) fn came(&mut self, pool: &PoolName) {
+        if let Some(servers) = self.elsewhere.get(pool).copied() {
+            self.note(pool.clone(), servers.saturating_sub(1));
+        }
+    }
+
     /// The process that this one takes over from has reported each of its pools.
     pub(crate) fn known(&mut self) {
         self.is_unknown = false;
@@ -71,6 +78,13 @@ impl Held {
         changes
     }
 
+    /// A server leaves for the process that takes over, which counts it itself from then on: see [`Held::came`].
+    pub(crate) fn gave(&mut self, pool: &PoolName) {
+        if let Some(servers) = self.reported.get_mut(pool) {
+            *servers = servers.saturating_sub(1);
+        }
+    }
+
     /// No process takes over any more.
     pub(crate) fn forget_reports(&mut self) {
         self.reported.clear();
@@ -97,6 +111,32 @@ mod tests {
         assert_eq!((held.of(&pool("a")), held.of(&pool("c"))), (2, 0));
         held.over();
         assert_eq!(held.of(&pool("a")), 0);
+    }
+
+    #[test]
+    fn a_server_that_comes_is_not_elsewhere_any_more() {
+        let mut held = Held::default();
+        held.begin();
+        held.came(&pool("a"));
+        assert_eq!(held.of(&pool("a")), u32::MAX, "it left before the first report");
+        held.note(pool("a"), 2);
+        held.came(&pool("a"));
+        assert_eq!(held.of(&pool("a")), 1);
+        held.known();
+        held.came(&pool("a"));
+        held.came(&pool("a"));
+        assert_eq!(held.changes(BTreeMap::new()), [], "none is elsewhere");
+    }
+
+    #[test]
+    fn a_server_that_left_is_not_counted_as_reported() {
+        let mut held = Held::default();
+        let own = |servers| BTreeMap::from([(pool("a"), servers)]);
+        assert_eq!(held.changes(own(2)), [(pool("a"), 2)]);
+        held.gave(&pool("a"));
+        assert_eq!(held.changes(own(1)), [], "the other process has counted it");
+        held.gave(&pool("a"));
+        assert_eq!(held.changes(own(1)), [(pool("a"), 1)], "one was opened instead");
     }
 
     #[test]

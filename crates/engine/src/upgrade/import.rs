@@ -90,6 +90,8 @@ fn import_pool<I: Io>(core: &mut Core, now: Time, moved: MovedPool, io: &mut I) 
 
 fn import_server<I: Io>(core: &mut Core, now: Time, moved: MovedServer, conn: ConnId, io: &mut I) {
     let ix = target_pool(core, now, &moved.database, &moved.user, io);
+    core.upgrade.held.came(&(moved.database.as_str().into(), moved.user.as_str().into()));
+    leave_to_others(core, ix);
     let ix = ix.filter(|ix| {
         let slot = core.pools.get(*ix);
         let stays = core.primaries.may_stay(&slot.name, slot.config.session_attrs, &moved.target);

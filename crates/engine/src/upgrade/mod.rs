@@ -20,9 +20,22 @@ use crate::common::{Common, UnderWay};
 use crate::handles::PoolIx;
 use crate::upgrade::held::Held;
 
+/// Whether another process is about to take over: then nothing is changed here that it would not know of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum HandOver {
+    #[default]
+    None,
+    /// Worker 0 was asked, and answers when what changes something has ended.
+    Asked,
+    /// The other process was offered the listening sockets, and reads the file now, or serves already.
+    Offered,
+}
+
 /// What a worker keeps of a take-over.
 #[derive(Default)]
 pub(crate) struct UpgradeState {
+    /// Worker 0, which operators reach: see [`HandOver`].
+    pub(crate) hand_over: HandOver,
     /// Since when this process gives.
     since: Time,
     /// Servers and clients that leave as soon as their sockets are free: where each goes, and what it is.

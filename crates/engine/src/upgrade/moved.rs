@@ -12,7 +12,7 @@ use weir_base::{ClientAddr, Target};
 use crate::secured::Secured;
 
 /// The version of what processes hand over. Another number for each change of what moves, however small.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// What moves from one process to another.
 #[derive(Serialize, Deserialize)]

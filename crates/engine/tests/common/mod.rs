@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_base::{ClientAddr, ConnId, Host, PoolMode, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, PoolConfig, SslMode, Successor};
 use weir_engine::Message;
-use weir_engine::port::{About, Gone, Handshake, Input, Io, Level, Response, Signal, Work, WorkResult};
+use weir_engine::port::{About, Gone, Handshake, Input, Io, Level, OfferedState, Response, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{ResultColumn, ResultColumnType, put_back, put_front};
 
@@ -53,6 +53,8 @@ pub(crate) struct Port {
     pub(crate) messages: VecDeque<(WorkerId, Message, Option<ConnId>)>,
     /// What was given to another process.
     pub(crate) given: Vec<(Vec<u8>, Option<ConnId>)>,
+    /// What another process was offered, or why not.
+    pub(crate) offered: Vec<Result<OfferedState, &'static str>>,
     /// The lines of the log, where a test wants them.
     pub(crate) logged: Option<Vec<String>>,
     /// The configuration in force when another one was requested.
@@ -148,6 +150,9 @@ impl Io for Port {
         socket.into_iter().for_each(|conn| self.end(conn));
         self.given.push((value, socket));
     }
+    fn upgrade_prepared(&mut self, answer: Result<OfferedState, &'static str>) {
+        self.offered.push(answer);
+    }
     fn shared_servers_ended(&mut self) {
         self.asked.push(Call::SharedServersEnded);
     }
@@ -217,7 +222,7 @@ impl World {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
-            ids_after: None,
+            old_process: None,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "weir test",

@@ -2,7 +2,7 @@
 
 use weir_admin::{Author, Command, CommandError, Connections, ControlReply, ControlRequest, Cursor, Response};
 use weir_base::Span;
-use weir_engine::port::{Input, WorkResult};
+use weir_engine::port::{Input, UpgradeStep, WorkResult};
 use weir_pgwire::put_back::{self, ErrorFields};
 
 use crate::common::*;
@@ -151,4 +151,41 @@ fn a_report_has_the_times_by_their_length_the_errors_by_code_and_who_holds_a_ser
     assert_eq!((times.wait.total(), times.wait.below(1)), (3, 2), "one waited: {times:?}");
     assert_eq!((counters.logins, counters.connects, counters.errors.by_code()), (2, 1, vec![("42703".to_owned(), 1)]));
     assert_eq!(report.pools[0].sv_idle_in_transaction, 0);
+}
+
+#[test]
+fn an_offer_waits_for_what_is_under_way_and_nothing_is_changed_from_then_on_until_it_has_failed() {
+    let mut world = World::new(config(1));
+    let disable = || ControlRequest::Run(Command::Disable("db".into()));
+    ask(&mut world, 1, ControlRequest::Reload(Author::signal()));
+    world.input(Input::Upgrade(UpgradeStep::Prepare));
+    ask(&mut world, 2, disable());
+    assert!(matches!(answer(&mut world, 2), Err(CommandError::TakenOver)));
+    assert!(world.port.offered.is_empty(), "the reload is not over");
+    world.config_read(config(5));
+    assert!(matches!(answer(&mut world, 1), Ok(ControlReply::Done)));
+    assert_eq!(world.port.offered.iter().map(Result::is_ok).collect::<Vec<_>>(), [true]);
+    for (number, request) in [(3, ControlRequest::Reload(Author::signal())), (4, disable())] {
+        ask(&mut world, number, request);
+        assert!(matches!(answer(&mut world, number), Err(CommandError::TakenOver)));
+    }
+    world.input(Input::Upgrade(UpgradeStep::Abort));
+    ask(&mut world, 5, disable());
+    assert!(matches!(answer(&mut world, 5), Ok(ControlReply::Done)));
+    world.input(Input::Upgrade(UpgradeStep::Prepare));
+    let prepared = world.port.offered.remove(1).expect("an offer");
+    assert_eq!(prepared.disabled, ["db".to_owned()].into());
+}
+
+#[test]
+fn a_pause_that_waits_is_in_the_way_of_an_offer() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    world.server();
+    world.bytes(client, &query("select 1"));
+    ask(&mut world, 1, ControlRequest::Run(Command::Pause(Some("db".into()))));
+    world.input(Input::Upgrade(UpgradeStep::Prepare));
+    assert!(world.port.offered[0].as_ref().is_err_and(|why| why.contains("RESUME first")));
+    world.input(Input::ControlRequestDropped { number: 1 });
+    assert!(!paused(&mut world), "commands are taken again");
 }

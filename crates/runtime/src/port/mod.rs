@@ -30,7 +30,7 @@ use mio::event::Event;
 use weir_base::{ConnId, Span, Target, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
-use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
+use weir_engine::port::{About, Handshake, Io, Level, OfferedState, Response, Work};
 
 use crate::freed;
 use crate::mailbox::{Handoff, WorkerMessage};
@@ -304,7 +304,7 @@ impl Io for Port {
         self.shared.control_queue.answer(number, response);
     }
 
-    fn upgrade_prepared(&mut self, answer: Result<u64, &'static str>) {
+    fn upgrade_prepared(&mut self, answer: Result<OfferedState, &'static str>) {
         self.shared.exports.send(ExportMessage::Begins(answer));
     }
 

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use mio::net::UnixListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use weir_base::WorkerId;
-use weir_engine::port::{Level, Signal, UpgradeStep};
+use weir_engine::port::{Level, OfferedState, Signal, UpgradeStep};
 use weir_engine::{UPGRADE_FORMAT, worker_of_cancel_pid};
 
+use super::control_plane::ControlPlaneSlot;
 use super::export_queue::ExportMessage;
 use super::listeners::{ListenerKind, Offered};
 use super::liveness::{Liveness, has_sent};
@@ -46,6 +47,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const STRAYS: Duration = Duration::from_secs(1);
 /// How many may wait for the end of a drain; the connections of others are closed at once.
 const MOST_DRAIN_CALLERS: usize = 16;
+/// The interval of looks whether this process has begun to take over.
+const BEGINNING: Duration = Duration::from_millis(5);
 /// The tokens of the thread's event sources.
 const ASKED: Token = Token(0);
 const ENDS: Token = Token(1);
@@ -88,8 +91,7 @@ pub(crate) struct Exporter {
     pub(crate) clock: Clock,
     pub(crate) process_key: [u8; 32],
     pub(crate) ending: Ending,
-    /// The control plane's listening sockets.
-    pub(crate) web: Arc<Mutex<Vec<std::net::TcpListener>>>,
+    pub(crate) control_plane: ControlPlaneSlot,
     /// Set when another process has taken over.
     pub(crate) gone: Arc<AtomicBool>,
     pub(crate) file_users: FileUsers,
@@ -137,6 +139,11 @@ impl Exporter {
             if self.ending.status().is_some() {
                 return;
             }
+            if self.old_process_link.is_new() {
+                // Who asks meanwhile waits in the socket's queue, where the old process hears it if this one fails.
+                let _ = poll.poll(&mut events, Some(BEGINNING));
+                continue;
+            }
             let stream = match self.socket.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -166,13 +173,15 @@ impl Exporter {
     /// Handles one process that connects; returns whether it has taken over.
     fn serve(&self, stream: &UnixStream) -> bool {
         match self.offer(stream) {
-            Ok(Some(serving)) => self.export(stream, &serving),
-            Ok(None) => false,
+            Ok(Some(serving)) => return self.export(stream, &serving),
+            Ok(None) => {}
             Err(error) => {
                 self.log.line(Level::Warning, format_args!("take-over by another process failed, serving on: {error}"));
-                false
             }
         }
+        // Operators may change things again.
+        self.send_step(UpgradeStep::Abort);
+        false
     }
 
     /// Offers the listening sockets, and waits until the other process serves. Nothing is given away before.
@@ -193,8 +202,8 @@ impl Exporter {
             let own = env!("CARGO_PKG_VERSION");
             return self.refuse(stream, &format!("it is weir {own}, whose sessions this version can't read"));
         }
-        let last_id = match self.ask_workers()? {
-            Ok(last) => last,
+        let prepared = match self.ask_workers()? {
+            Ok(prepared) => prepared,
             Err(why) => return self.refuse(stream, why),
         };
         let listeners = self.listeners()?;
@@ -204,7 +213,7 @@ impl Exporter {
             process_key: self.process_key,
             wall_at_start: self.clock.wall_at_start(),
             now: self.clock.now().micros(),
-            last_id,
+            prepared,
             listeners: listeners.iter().map(|(kind, _)| kind.clone()).collect(),
         };
         let descriptors: Vec<_> = listeners.iter().map(|(_, fd)| fd.as_fd()).collect();
@@ -234,21 +243,24 @@ impl Exporter {
         Ok(None)
     }
 
-    /// Asks all workers whether another process may take over; returns the highest number that one of them has
-    /// assigned.
-    fn ask_workers(&self) -> io::Result<Result<u64, &'static str>> {
+    /// Asks all workers whether another process may take over, and what it begins with.
+    fn ask_workers(&self) -> io::Result<Result<OfferedState, &'static str>> {
         self.forget_answers();
         self.send_step(UpgradeStep::Prepare);
-        let (mut last, by) = (0, Instant::now() + WORKERS);
+        let (mut all, by) = (OfferedState::default(), Instant::now() + WORKERS);
         for _ in 0..self.mailboxes.workers() {
             let exported = self.next(by, |exported| matches!(exported, ExportMessage::Begins(_)))?;
             match exported {
-                ExportMessage::Begins(Ok(id)) => last = last.max(id),
+                ExportMessage::Begins(Ok(own)) => {
+                    all.last_id = all.last_id.max(own.last_id);
+                    all.disabled.extend(own.disabled);
+                    all.set.extend(own.set);
+                }
                 ExportMessage::Begins(Err(why)) => return Ok(Err(why)),
                 _ => {}
             }
         }
-        Ok(Ok(last))
+        Ok(Ok(all))
     }
 
     fn listeners(&self) -> io::Result<Offered> {
@@ -256,9 +268,7 @@ impl Exporter {
         let exported =
             self.next(Instant::now() + WORKERS, |exported| matches!(exported, ExportMessage::Listeners(_)))?;
         let ExportMessage::Listeners(mut listeners) = exported else { return Err(ErrorKind::InvalidData.into()) };
-        for web in self.web.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            listeners.push((ListenerKind::Web, web.try_clone()?.into()));
-        }
+        listeners.extend(self.control_plane.listeners().into_iter().map(|web| (ListenerKind::Web, web.into())));
         let path = self.socket.file.path().to_owned();
         listeners.push((ListenerKind::Upgrade(path), self.socket.listener.try_clone()?.into()));
         if let Ok(errors) = io::stderr().as_fd().try_clone_to_owned() {
@@ -278,10 +288,12 @@ impl Exporter {
             // The other process runs, and accepts clients.
             stopped = true;
             self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
+            self.control_plane.accept(false);
             self.export_all(stream)
         });
         match exported {
             Ok(()) => {
+                self.control_plane.finish();
                 self.log.line(Level::Info, format_args!("process {pid} has taken over, exiting"));
                 true
             }
@@ -304,6 +316,7 @@ impl Exporter {
     fn serve_on(&self, pid: u32, stopped: bool, error: &io::Error) {
         if stopped {
             self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+            self.control_plane.accept(true);
         }
         self.participant.get().iter().for_each(|participant| participant.aborted());
         supervisor::main_process(std::process::id());
@@ -318,6 +331,7 @@ impl Exporter {
         // By TCP nobody comes any more, by the Unix socket operators do.
         self.mailboxes.send(WorkerId(0), WorkerMessage::Accept(false));
         self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+        self.control_plane.accept(true);
         self.mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::Drain));
         let what =
             format_args!("process {pid}, which took over, was told to end: the clients that are still here leave, too");

@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use weir_base::WorkerId;
+use weir_engine::port::OfferedState;
 
 use super::listeners::Offered;
 use crate::mailbox::Handoff;
@@ -12,7 +13,7 @@ pub(crate) enum ExportMessage {
     /// A client or a server that leaves this process; or something of a pool, without a socket.
     Value { from: WorkerId, route: u64, value: Vec<u8>, socket: Option<Handoff> },
     /// The answer to [`UpgradeStep::Prepare`].
-    Begins(Result<u64, &'static str>),
+    Begins(Result<OfferedState, &'static str>),
     /// The answer to [`UpgradeStep::Export`].
     Left(usize),
     /// Worker 0's listening sockets.

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use weir_base::{WorkerId, plural};
 use weir_engine::UPGRADE_FORMAT;
-use weir_engine::port::{Level, OldProcessState, Signal};
+use weir_engine::port::{Level, OfferedState, OldProcessState, Signal};
 
+use super::control_plane::ControlPlaneSlot;
 use super::listeners::{ListenerKind, Offered};
 use super::old_process_link::OldProcessLink;
 use super::participant::ParticipantSlot;
@@ -83,7 +84,17 @@ impl OldProcess {
     /// There is no such process, or it refuses.
     pub fn ask(path: &Path, user: Option<&str>) -> Result<OldProcess, NoOldProcess> {
         let stream = connect(path, user)?;
-        OldProcess::agree(stream).map_err(|error| NoOldProcess::Refused(format!("{}: {error}", path.display())))
+        OldProcess::agree(stream).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    let seconds = ANSWER_TIMEOUT.as_secs();
+                    format!("no answer within {seconds} s; if another upgrade is under way, try again after it")
+                }
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => "the process has just ended".to_owned(),
+                _ => error.to_string(),
+            };
+            NoOldProcess::Refused(format!("{}: {why}", path.display()))
+        })
     }
 
     fn agree(stream: UnixStream) -> io::Result<OldProcess> {
@@ -118,8 +129,13 @@ impl OldProcess {
         (self.offer.wall_at_start, self.offer.now)
     }
 
-    pub(crate) fn last_id(&self) -> u64 {
-        self.offer.last_id
+    pub(crate) fn prepared(&self) -> &OfferedState {
+        &self.offer.prepared
+    }
+
+    /// The settings that SET has changed in the old process, and that have the file's values in this one.
+    pub fn lost_settings(&self) -> impl Iterator<Item = &str> {
+        self.offer.prepared.set.iter().map(String::as_str)
     }
 
     /// Where the old process's standard error goes.
@@ -141,13 +157,13 @@ impl OldProcess {
         web.map(|(_, fd)| TcpListener::from(fd)).collect()
     }
 
-    /// Called when this process serves: informs the old one, and takes in, on a thread, everything that the old process
+    /// Called when this process serves: informs the old one, accepts, and takes in, on a thread, everything that the old process
     /// sends; then calls `taken`, unless the old process serves on and keeps the files of the sockets.
     pub(crate) fn import_all(
         self,
         mailboxes: Mailboxes,
         log: Log,
-        (old_process_link, participant): (OldProcessLink, ParticipantSlot),
+        (old_process_link, participant, control_plane): (OldProcessLink, ParticipantSlot, ControlPlaneSlot),
         taken: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
@@ -159,6 +175,8 @@ impl OldProcess {
         }
         // If the old process has ended, this one has the listening sockets, and nobody else does.
         old_process_link.serves(self.stream.try_clone().ok());
+        mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+        control_plane.accept(true);
         let (lives, workers) = (old_process_link.clone(), mailboxes.clone());
         thread::Builder::new().name("weir-alive".into()).spawn(move || {
             let mut rounds = 0;
@@ -168,6 +186,7 @@ impl OldProcess {
                 rounds += 1;
                 if rounds == HANGS_AFTER {
                     send_state(&workers, OldProcessState::Reported);
+                    lives.known();
                 }
             }
         })?;
@@ -202,6 +221,7 @@ impl OldProcess {
                     );
                     // One of the two accepts.
                     mailboxes.send(WorkerId(0), WorkerMessage::Listen(false));
+                    control_plane.accept(false);
                     mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::ShutdownClients));
                 }
                 Err(error) => {
@@ -248,7 +268,10 @@ fn import(
                 old_process_link
                     .say(&participant.get().map(|participant| participant.import(&said)).unwrap_or_default());
             }
-            Kind::Known => send_state(mailboxes, OldProcessState::Reported),
+            Kind::Known => {
+                send_state(mailboxes, OldProcessState::Reported);
+                old_process_link.known();
+            }
             Kind::Done => return wire::send(stream, Kind::Bye, b"", &[]),
             _ => return Err(ErrorKind::InvalidData.into()),
         }

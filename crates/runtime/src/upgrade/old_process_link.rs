@@ -20,6 +20,8 @@ pub(crate) struct OldProcessLink(Arc<State>);
 #[derive(Default)]
 struct State {
     lasts: AtomicBool,
+    /// It is not known yet what the other process has.
+    is_new: AtomicBool,
     /// The connection, once this process serves.
     stream: Mutex<Option<UnixStream>>,
 }
@@ -27,6 +29,7 @@ struct State {
 impl OldProcessLink {
     /// Notes that there is another process, which may give something from now on.
     pub(crate) fn begin(&self) {
+        self.0.is_new.store(true, Ordering::Release);
         self.0.lasts.store(true, Ordering::Release);
     }
 
@@ -35,8 +38,19 @@ impl OldProcessLink {
         *self.0.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
 
+    /// Notes that the other process has said what it has, or does not say it.
+    pub(super) fn known(&self) {
+        self.0.is_new.store(false, Ordering::Release);
+    }
+
+    /// Whether this process only begins to take over: it can't be taken over from yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.0.is_new.load(Ordering::Acquire)
+    }
+
     /// Notes that nothing comes any more.
     pub(super) fn end(&self) {
+        self.known();
         self.serves(None);
         self.0.lasts.store(false, Ordering::Release);
     }

@@ -12,6 +12,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
+use weir_engine::port::OfferedState;
 
 use super::listeners::ListenerKind;
 use crate::tls::SealedState;
@@ -76,8 +77,8 @@ pub(super) struct Offer {
     /// The old process's clock: the wall clock at its beginning, and the time since then, in microseconds.
     pub(super) wall_at_start: u64,
     pub(super) now: u64,
-    /// The highest number of a client or a server.
-    pub(super) last_id: u64,
+    /// What its engines say.
+    pub(super) prepared: OfferedState,
     /// What the descriptors of the frame are.
     pub(super) listeners: Vec<ListenerKind>,
 }

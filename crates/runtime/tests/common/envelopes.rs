@@ -24,7 +24,7 @@ impl Envelopes {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
-            ids_after: None,
+            old_process: None,
             statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "",

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_admin::{ChangeError, ConfigHistory};
 use weir_config::{Accounts, Config, ConfigErrors, Edits, NotRestored, Restore};
 
+use crate::file_marks::Marks;
 use crate::shared_config::{Revised, SharedConfig};
 use crate::{load, readable_secrets};
 
@@ -26,6 +27,7 @@ pub struct ConfigStore {
     pub(super) history: OnceLock<Arc<dyn ConfigHistory>>,
     /// With keys of this process: a hash that others see says nothing of the file's secrets.
     pub(super) text_hasher: RandomState,
+    pub(super) first_marks: Marks,
 }
 
 pub(super) struct Current {

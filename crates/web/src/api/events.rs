@@ -13,7 +13,7 @@ use hyper::body::Frame;
 use serde::Deserialize;
 
 use weir_admin::LogQuery;
-use weir_http::ApiError;
+use weir_http::{ApiError, EVENT_STREAM};
 use weir_monitor::{Events, Selection, Watch};
 
 use super::log::rank;
@@ -59,7 +59,7 @@ pub(crate) async fn events(
     let Query(wanted) = wanted?;
     let (limit, log) = (page_limit(wanted.limit)?, wanted.log()?);
     let events = watch.listen(wanted.pool.map_or(Selection::Busiest(limit), Selection::One), log)?;
-    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(EventBody(events))))
+    Ok(([(CONTENT_TYPE, EVENT_STREAM)], Body::new(EventBody(events))))
 }
 
 /// The body of a stream.

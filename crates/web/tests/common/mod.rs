@@ -82,6 +82,7 @@ pub(crate) fn options(address: SocketAddr) -> WebOptions {
         config: ended,
         probes: Arc::new(Nowhere),
         timeouts: Timeouts::default(),
+        accepts: true,
         version: "test",
     }
 }

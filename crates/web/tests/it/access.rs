@@ -70,6 +70,7 @@ fn options(file: &Arc<File>) -> WebOptions {
         config: file.clone(),
         probes: Arc::new(Nowhere),
         timeouts: Timeouts::default(),
+        accepts: true,
         version: "test",
     }
 }
