@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Activity, BackendKey, BackendSignal, ConfigAccess, LookedAt};
+use weir_admin::{Activity, BackendKey, BackendSignal, ConfigAccess, LookedAt, ServerCapacity};
+use weir_base::Target;
 
 use crate::error::ApiError;
 use crate::lock::lock;
@@ -57,6 +58,12 @@ impl ActivityProbe {
         let look = Arc::new(self.run(move || config.activity(&name)).await);
         *last = Some((Instant::now(), look.clone()));
         look
+    }
+
+    /// How many connections a server takes, and who has them, over the kept connection if there is one.
+    pub(crate) async fn capacity(&self, pool: String, server: Target) -> Result<ServerCapacity, String> {
+        let config = self.config.clone();
+        self.run(move || config.capacity(&pool, &server)).await
     }
 
     /// Keeps a connection to each server of these pools for looks, and none to others. Blocks a thread for as long as one

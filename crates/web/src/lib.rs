@@ -65,3 +65,4 @@ pub use start_error::WebError;
 pub use timeouts::Timeouts;
 pub use tls::WebTls;
 pub use versions::Versions;
+pub use words::span as span_in_words;

@@ -126,6 +126,7 @@ impl WebServer {
         let telemetry = Telemetry::new(&workers, &alerts, &options.send, options.version);
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
+        let audit_of_console = audit.clone();
         let sso = SingleSignOn::new(options.send.clone());
         let activity_probe = ActivityProbe::new(options.config.clone());
         let router = api::router(
@@ -141,7 +142,7 @@ impl WebServer {
         let (end, ended) = oneshot::channel();
         let watching = async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings)));
+            tasks.spawn(watch.run(workers, alerts.clone(), telemetry.clone(), (faults, findings), audit_of_console));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());
             tasks.spawn(alerts.run());

@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(super) statement: Option<String>,
     pub(super) transaction_seconds: Option<f64>,
     pub(super) state_seconds: Option<f64>,
-    blocked_by: Vec<u32>,
+    pub(super) blocked_by: Vec<u32>,
     /// Why its client keeps it between transactions.
     pinned: Option<Pinned>,
     /// How long the client that keeps it has asked nothing.

@@ -7,6 +7,7 @@
 mod changed;
 mod changes;
 mod cpu;
+mod crowded;
 mod deployments;
 mod failing;
 mod findings;
@@ -27,11 +28,12 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use weir_admin::LogQuery;
+use weir_admin::{Connections, Cursor, LogQuery};
 use weir_config::Config;
 
 use crate::alerts::{Alerts, conditions, workers_do_not_answer};
 use crate::ask::Workers;
+use crate::audit::Audit;
 use crate::clock;
 use crate::error::ApiError;
 use crate::faults::Faults;
@@ -39,7 +41,7 @@ use crate::lock::lock;
 use crate::telemetry::Telemetry;
 use changes::Changes;
 pub(crate) use cpu::Cpu;
-use failing::Failing;
+use failing::{Connected, Failing};
 pub(crate) use findings::Findings;
 use frame::{Frame, error_event};
 pub(crate) use frame::{Selection, number};
@@ -54,6 +56,9 @@ use stream::Streams;
 
 /// The pools that are measured each second; with more pools the task measures less often, to limit the workers' load.
 const POOLS_A_SECOND: usize = 5_000;
+
+/// The most pages of connections that are read to find out who is connected.
+const PAGES: usize = 64;
 
 /// What is watched; cheap to clone.
 #[derive(Clone)]
@@ -74,6 +79,9 @@ struct WatchState {
     /// The configuration that was in force then.
     config: Option<Arc<Config>>,
 }
+
+/// What each measurement is for.
+type Parts<'p> = (&'p Workers, &'p Alerts, &'p Telemetry, &'p Faults, &'p Findings, &'p Audit);
 
 /// A pool's figures, and why they will not survive a restart, if they will not.
 type Known = (Vec<Sample>, Option<String>);
@@ -116,11 +124,12 @@ impl Watch {
         alerts: Alerts,
         telemetry: Telemetry,
         (faults, findings): (Faults, Findings),
+        audit: Audit,
     ) {
         let (mut before, mut failing) = (None, Failing::default());
         loop {
             let seconds = match self
-                .measure((&workers, &alerts, &telemetry, &faults, &findings), (&mut before, &mut failing))
+                .measure((&workers, &alerts, &telemetry, &faults, &findings, &audit), (&mut before, &mut failing))
                 .await
             {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
@@ -139,14 +148,19 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        (workers, alerts, telemetry, faults, findings): (&Workers, &Alerts, &Telemetry, &Faults, &Findings),
+        (workers, alerts, telemetry, faults, findings, audit): Parts<'_>,
         (before, failing): (&mut Option<Arc<Measurement>>, &mut Failing),
     ) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
         findings.follow(workers, &report, &config);
+        audit.take_console(&report.console_deeds);
         self.changes.observe(&report.pools, clock::now().as_secs_f64());
-        let (previous, refused) = (report.faults.clone(), failing.look(&report, clock::now().as_secs_f64()));
+        let now = clock::now().as_secs_f64();
+        if failing.asks_who_is_connected(now) {
+            failing.connected(connected(workers).await, now);
+        }
+        let (previous, refused) = (report.faults.clone(), failing.look(&report, &config, now));
         let moves = frame::moves(&report.primaries, clock::now().as_micros() as u64);
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
@@ -278,6 +292,18 @@ impl Measurement {
             moves: Vec::new(),
         }
     }
+}
+
+/// Who is connected: the clients of up to [`PAGES`] pages of the workers.
+async fn connected(workers: &Workers) -> Connected {
+    let (mut found, mut from) = (Connected::default(), Cursor::START);
+    for _ in 0..PAGES {
+        let Ok((clients, next)) = workers.connections(Connections::Clients, from).await else { break };
+        clients.iter().for_each(|client| found.add(client));
+        let Some(next) = next else { break };
+        from = next;
+    }
+    found
 }
 
 /// The time until a whole second, this many from now: the figures of each second have one place in a history.

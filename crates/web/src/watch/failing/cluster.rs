@@ -19,7 +19,7 @@ impl Cluster {
             return None;
         };
         let since = *self.0.get_or_insert(now);
-        let fault = Fault { kind: "cluster", problem: true, summary, advice, since };
+        let fault = Fault { kind: "cluster", problem: true, summary, advice, since, ..Fault::default() };
         (now - since >= AFTER).then_some(fault)
     }
 }
