@@ -382,3 +382,25 @@ fn in_auto_a_setting_whose_name_no_body_tells_keeps_its_client_and_reaches_no_ot
         }
     }
 }
+
+/// A question switches the compiler off for itself: what the client has set of it is the client's all the same.
+#[test]
+fn in_auto_a_client_with_settings_of_the_planner_is_asked_as_any_other() {
+    let site = Site::with(Setup::new(Mode::Auto).size(2).limit("server_round_robin = true"), Mode::Auto);
+    let mut other = site.connect();
+    let default = other.value("SHOW jit").unwrap().unwrap();
+    let mut client = site.connect();
+    client.query("SET enable_seqscan = off").unwrap();
+    let create = "CREATE FUNCTION compile(how text) RETURNS text LANGUAGE plpgsql AS $f$
+        BEGIN RETURN set_config('jit', how, false); END $f$";
+    client.query(create).unwrap();
+    for how in [if default == "on" { "off" } else { "on" }, &default] {
+        client.query(&format!("SELECT compile('{how}')")).unwrap();
+        for _ in 0..3 {
+            let own = ["jit", "enable_seqscan"].map(|name| client.value(&format!("SHOW {name}")).unwrap().unwrap());
+            assert_eq!(own, [how, "off"]);
+            assert_eq!(other.value("SHOW jit").unwrap().as_deref(), Some(&*default));
+            assert_eq!(other.value("SHOW enable_seqscan").unwrap().as_deref(), Some("on"));
+        }
+    }
+}

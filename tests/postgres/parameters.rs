@@ -382,6 +382,8 @@ fn a_refused_value_is_the_error_of_its_client_alone() {
             ("no_such_parameter", "1", "unrecognized configuration parameter \"no_such_parameter\""),
             ("log_statement", "all", "permission denied to set parameter \"log_statement\""),
             ("max_connections", "7", "parameter \"max_connections\" cannot be changed without restarting the server"),
+            // It is tracked, and may not be set back either.
+            ("lc_messages", "C", "permission denied to set parameter \"lc_messages\""),
         ] {
             assert_eq!(good().value("SELECT 1").unwrap().as_deref(), Some("1"));
             let params = site.params().option("my.own", "x").option(name, value);

@@ -215,6 +215,36 @@ fn a_primary_whose_packets_are_lost_is_left_by_default() {
     assert_eq!(count(&b, "count(*)"), 1);
 }
 
+/// The same while each connection has something to send: no keep-alive probe is sent then.
+#[test]
+fn a_primary_whose_packets_are_lost_is_left_while_all_its_connections_are_busy() {
+    if let Err(error) = may_lose_packets() {
+        return skipped(&format!("packets can't be dropped here: {error}"));
+    }
+    let (a, b) = (Postgres::private(), Postgres::private());
+    prepare(&b);
+    let proxy = FaultProxy::before(a.port());
+    let weir = weir(&[proxy.port(), b.port()], setup(Mode::Transaction).size(2));
+    let mut clients: Vec<Connection> = (0..2).map(|_| connect(&weir)).collect();
+    for client in &mut clients {
+        client.query("BEGIN").unwrap();
+        assert_eq!(port_of(client), a.port());
+    }
+    proxy.lose_power(true);
+    thread::scope(|scope| {
+        for mut client in clients {
+            scope.spawn(move || {
+                let lost = client.query("SELECT 1").unwrap_err();
+                assert_eq!(lost.sqlstate(), Some("08006"), "{lost}");
+            });
+        }
+    });
+    connect(&weir).query("INSERT INTO written(client) VALUES (1)").unwrap();
+    proxy.lose_power(false);
+    assert_eq!(count(&b, "count(*)"), 1);
+    assert!(weir.log().contains("its host acknowledges nothing"), "{}", weir.log());
+}
+
 /// The write of a session is refused, which connect_query has made read-only.
 #[test]
 fn a_refused_write_of_a_session_moves_nothing() {

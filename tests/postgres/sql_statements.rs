@@ -211,3 +211,26 @@ fn a_server_whose_statements_a_function_has_dropped_is_found_out_once() {
     assert_eq!((run(&mut victim, "t"), run(&mut victim, "s")), ("Row too".into(), "Row shared".into()));
     assert_ne!(victim.value("SELECT pg_backend_pid()").unwrap(), server, "it is not used again");
 }
+
+#[test]
+fn an_error_that_a_function_raises_says_nothing_of_the_statements() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);
+    let mut victim = site.connect();
+    parse(&mut victim, "s", "SELECT 'shared'");
+    let mut other = site.connect();
+    let create = "CREATE FUNCTION fail_as(code text, message text) RETURNS int LANGUAGE plpgsql AS $f$
+        BEGIN RAISE EXCEPTION USING errcode = code, message = message; END $f$";
+    other.query(create).unwrap();
+    parse(&mut victim, "s2", "SELECT 'shared'");
+    assert_eq!(run(&mut victim, "s2"), "Row shared");
+    let name = other.value(SHARED).unwrap().expect("it is there");
+    let server = victim.value("SELECT pg_backend_pid()").unwrap();
+    for (code, text) in
+        [("26000", "does not exist"), ("42P05", "already exists"), ("0A000", "cached plan must not change")]
+    {
+        let raise = format!("SELECT fail_as('{code}', 'prepared statement \"{name}\" {text}')");
+        ask(&mut other, &Batch::new().query(&raise), 1);
+        assert_eq!(run(&mut victim, "s2"), "Row shared", "{code}");
+        assert_eq!(victim.value("SELECT pg_backend_pid()").unwrap(), server, "{code}");
+    }
+}

@@ -438,6 +438,27 @@ fn a_process_that_hangs_in_a_take_over_ends_and_the_old_one_accepts_again() {
 }
 
 #[test]
+fn an_old_process_ends_with_the_new_one_that_was_told_to_end() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
+        let mut weir = Replaced::new(setup(2));
+        let mut busy = weir.site.connect();
+        busy.query("BEGIN").unwrap();
+        weir.upgrade();
+        send_signal(weir.pid, signal);
+        wait_for_end(weir.pid);
+        weir.pid = weir.site.weir().pid();
+        eventually("the old process accepts nobody", || {
+            let log = weir.site.weir().log();
+            let serves = Connection::open(&weir.site.params()).is_ok();
+            if !serves && log.contains("was told to end") { Ok(()) } else { Err(log) }
+        });
+        assert!(!weir.site.weir().log().contains("serving on"));
+        assert_eq!(busy.query("COMMIT").unwrap().tag, "COMMIT");
+        assert!(weir.site.weir().wait_for_exit().success(), "the transaction was all that it waited for");
+    }
+}
+
+#[test]
 fn a_process_whose_old_process_is_killed_stays() {
     let weir = Replaced::new(setup(1));
     let folder = weir.site.weir().folder();

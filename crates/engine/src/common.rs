@@ -17,6 +17,7 @@ use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
 use crate::pause::waiting_command::WaitingCommand;
 use crate::port::Io;
+use crate::server::silence::SilenceWatch;
 use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
@@ -194,6 +195,7 @@ pub(crate) struct Common {
     follow_ups: VecDeque<FollowUp>,
     jobs: HashMap<u64, Job>,
     under_way: UnderWay,
+    pub(crate) silence: SilenceWatch,
     /// Worker 0: the commands for all workers that wait until no client is on its way between two of them.
     held_commands: Option<Held>,
     /// The number of the last batch of clients that move.
@@ -226,6 +228,7 @@ impl Common {
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
             under_way: UnderWay(0),
+            silence: SilenceWatch::default(),
             held_commands: None,
             batch: 0,
         }

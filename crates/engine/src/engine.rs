@@ -32,7 +32,7 @@ use crate::reading::Reason;
 use crate::secured::Secured;
 use crate::server::ending::EndingSlot;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
-use crate::server::{close, login, open, permits, probe, vanished};
+use crate::server::{close, login, open, permits, probe, silence, vanished};
 use crate::sessions::Sessions;
 use crate::timers::Who;
 use crate::upgrade::{export, import};
@@ -40,6 +40,10 @@ use crate::workers::messages::{ClientHandoff, Message, Payload, WorkerAnswer, Wo
 use crate::workers::quota::{QuotaReply, Resource};
 use crate::workers::{Workers, client_counts, send, shares};
 use crate::{lines, log, port, replication};
+
+/// The timers of one turn. More are due only where one arms itself again for a time that has passed: that costs the
+/// worker's time, and not the worker.
+const MOST_TIMERS: u32 = 1 << 20;
 
 /// The configuration of an engine.
 pub struct Setup {
@@ -589,9 +593,13 @@ impl Engine {
         }
     }
 
-    /// Handles all timers that are due.
+    /// Handles the timers that are due; what is left after very many has its turn next.
     fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
-        while let Some((when, who)) = self.core.common.timers().due(now) {
+        let mut fired = 0;
+        while fired < MOST_TIMERS
+            && let Some((when, who)) = self.core.common.timers().due(now)
+        {
+            fired += 1;
             match who {
                 Who::Conn(_) | Who::Pool(_) if self.core.common.is_under_way(UnderWay::SUSPEND) => {
                     self.core.pause.defer(when, who)
@@ -611,6 +619,7 @@ impl Engine {
                 Who::Budget => self.workers.budget_due(&mut self.core, now, io),
                 Who::Primaries => self.admin.primaries_due(&mut self.core, now, io),
                 Who::Patroni => self.admin.patroni_due(&mut self.core, now, io),
+                Who::Silence => silence::due(&mut self.core, now, io),
                 Who::Health => self.admin.health_due(&mut self.core, now, io),
                 Who::Broadcasts => self.admin.answers_too_late(&mut self.core, now, io),
                 Who::Shutdown => self.admin.shutdown_due(&mut self.core, &self.workers, now, io),
@@ -630,6 +639,7 @@ impl Engine {
                 Who::Detaching => self.core.moves.due(&mut self.core.common, io),
             }
         }
+        debug_assert!(fired < MOST_TIMERS, "a timer is due again at once");
     }
 
     fn conn_due<I: Io>(&mut self, now: Time, when: Time, conn: ConnId, io: &mut I) {

@@ -431,6 +431,12 @@ pub trait Io {
     fn close_after_error(&mut self, conn: ConnId) {
         self.close(conn);
     }
+    /// For how long the other end of a connection has acknowledged nothing of what was sent to it again and again; `None`: it
+    /// owes nothing. A system call.
+    fn unacknowledged(&self, conn: ConnId) -> Option<Span> {
+        let _ = conn;
+        None
+    }
     /// Pauses reading from a connection.
     fn pause(&mut self, conn: ConnId);
     /// Resumes reading from a connection; what arrived meanwhile is delivered.

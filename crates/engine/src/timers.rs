@@ -32,6 +32,8 @@ pub(crate) enum Who {
     Primaries,
     /// Worker 0: Patroni is to be asked.
     Patroni,
+    /// A look at whether the hosts of servers acknowledge what was sent.
+    Silence,
     /// A shutdown that waits for clients.
     Shutdown,
     /// A shutdown that is only announced.

@@ -418,6 +418,9 @@ impl Running {
             // A panic has been printed, and has become the exit status.
             let _ = worker.join();
         }
+        if self.handle.ending.status() == Some(0) {
+            self.old_process_link.leaves();
+        }
         if let Some(signals) = self.signals.take() {
             signals.finish();
         }

@@ -7,7 +7,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
-use crate::left_state::{self, Found};
+use crate::left_state::{self, Compiled, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
 use crate::resets::StartValues;
@@ -105,7 +105,9 @@ impl Server {
             let names = self.custom.iter().chain(table.custom(&self.params));
             more.extend(texts.custom.query(names, self.state.dirty().contains(Dirty::ALL)));
         }
-        let query = left_state::query(self.state.dirty().common(kinds), more);
+        let is_long = self.bodies_asked.is_some();
+        let compiled = if is_long || table.weighs_plans(&self.params) { Compiled::Never } else { Compiled::BySettings };
+        let query = left_state::query(self.state.dirty().common(kinds), more, compiled);
         self.own_query(&query, scratch, out);
         self.found = Some(Box::new(Found::new(expected)));
         self.asked_at = Some(self.pending.progress());

@@ -64,6 +64,9 @@ pub struct Channels {
     /// Which of those that wait may prove to be the client's own, by sender and hash; the first `read` of them.
     unclaimed: HashMap<(u32, u64), VecDeque<usize>>,
     read: usize,
+    /// The shared connection listened on all of them before the client's last request was sent: so it gets all that the
+    /// client sends.
+    heard: bool,
     /// Notifications of the client's own that the shared connection has not received yet: how many, by a hash.
     own: HashMap<u64, usize>,
     own_count: usize,
@@ -105,6 +108,11 @@ impl Channels {
         self.names.iter().for_each(|name| listen(name, query));
     }
 
+    /// Whether the shared connection listens on all of them, at a time when no request of the client's is under way.
+    pub fn set_heard(&mut self, heard: bool) {
+        self.heard = heard;
+    }
+
     /// Whether something waits for the end of a transaction.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -116,7 +124,8 @@ impl Channels {
     }
 
     /// The client's server has shown a notification that the client itself has sent. One on a channel on which the
-    /// client did not listen before this transaction comes by this way only.
+    /// client did not listen before this transaction comes by this way only. Where the shared connection may have begun
+    /// to listen later it is not waited for: it may be missing ([`gap`](Channels::gap)).
     pub(crate) fn sent(&mut self, notification: SharedNotification) -> Result<(), TooMany> {
         self.own_pid = notification.pid;
         if !self.has(&notification.channel) {
@@ -125,6 +134,9 @@ impl Channels {
         let key = notification.key();
         if let Some(own) = self.arrived(notification.pid, key) {
             *own = true;
+            return Ok(());
+        }
+        if !self.heard {
             return Ok(());
         }
         if self.own_count * ENTRY >= MOST_BYTES {
@@ -179,7 +191,7 @@ impl Channels {
 
     /// The shared connection was lost: what was sent until another one listens is missing.
     pub fn gap(&mut self) {
-        (self.own, self.own_count) = (HashMap::new(), 0);
+        (self.own, self.own_count, self.heard) = (HashMap::new(), 0, false);
         if !matches!(self.waiting.back(), Some(Waiting::Gap)) {
             self.waiting.push_back(Waiting::Gap);
         }
@@ -233,6 +245,12 @@ fn command(verb: &str, channel: &str, query: &mut String) {
 mod tests {
     use super::*;
 
+    fn heard(names: impl IntoIterator<Item = &'static str>) -> Channels {
+        let mut channels = Channels::new(names.into_iter().map(Arc::from));
+        channels.set_heard(true);
+        channels
+    }
+
     fn notification(pid: u32, channel: &str, payload: &str) -> SharedNotification {
         SharedNotification { pid, channel: channel.as_bytes().into(), payload: payload.as_bytes().into() }
     }
@@ -255,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_clients_own_notifications_have_its_process_id_whichever_connection_is_first() {
-        let mut channels = Channels::new(["b".into(), "a".into()]);
+        let mut channels = heard(["b", "a"]);
         channels.received(Arc::new(notification(7, "a", "other"))).unwrap();
         channels.sent(notification(7, "a", "one")).unwrap();
         assert!(channels.awaits_own());
@@ -271,7 +289,7 @@ mod tests {
 
     #[test]
     fn one_on_a_channel_that_is_new_in_the_transaction_comes_once_and_anothers_process_id_is_not_the_clients() {
-        let mut channels = Channels::new(["a".into()]);
+        let mut channels = heard(["a"]);
         channels.sent(notification(7, "new", "mine")).unwrap();
         channels.received(Arc::new(notification(99, "a", "not mine"))).unwrap();
         channels.gap();
@@ -281,19 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_while_no_connection_listens_is_not_waited_for() {
+        let mut channels = heard(["a"]);
+        channels.sent(notification(7, "a", "one")).unwrap();
+        channels.gap();
+        channels.sent(notification(7, "a", "two")).unwrap();
+        assert!(!channels.awaits_own());
+        channels.set_heard(true);
+        channels.sent(notification(8, "a", "three")).unwrap();
+        assert!(channels.awaits_own());
+        channels.received(Arc::new(notification(8, "a", "three"))).unwrap();
+        assert_eq!(written(&mut channels, 99), [(0, "gap".to_owned()), (99, "three".to_owned())]);
+        assert!(!channels.awaits_own());
+    }
+
+    #[test]
     fn what_waits_is_bounded_in_bytes() {
-        let mut channels = Channels::new(["a".into()]);
+        let mut channels = heard(["a"]);
         let one = Arc::new(notification(7, "a", &"x".repeat(8_000)));
         let taken = (0..1_000).take_while(|_| channels.received(one.clone()).is_ok()).count();
         assert!((100..140).contains(&taken), "{taken}");
-        let mut channels = Channels::new(["a".into()]);
+        let mut channels = heard(["a"]);
         let taken = (0..100_000).take_while(|n| channels.sent(notification(7, "a", &n.to_string())).is_ok()).count();
         assert!(taken < 20_000, "{taken}");
     }
 
     #[test]
     fn of_equal_ones_each_is_the_clients_own_once() {
-        let mut channels = Channels::new(["a".into()]);
+        let mut channels = heard(["a"]);
         let one = || notification(7, "a", "same");
         channels.received(Arc::new(one())).unwrap();
         channels.received(Arc::new(one())).unwrap();

@@ -26,6 +26,9 @@ const MAX_BYTES: usize = 64 << 10;
 /// The mark of a row that names a channel.
 const LISTEN_MARK: &str = "*listen";
 
+/// Marks a row of a setting that the session has not set.
+const NOT_SET: &str = "*jit";
+
 /// For each kind of state, a query that has a row with the kind's mark if there is any; for channels, a row for each.
 const QUESTIONS: [(Dirty, &str, &str); 6] = [
     (Dirty::LISTEN, LISTEN_MARK, "pg_catalog.pg_listening_channels() AS listening(channel)"),
@@ -118,6 +121,9 @@ impl Found {
             // A function's name, in the client's encoding: its text does not match it, and is asked about as any other.
             return [leaving_functions::NAME, leaving_functions::COMPOSER].contains(&name).then_some(());
         };
+        if name == NOT_SET {
+            return Some(());
+        }
         if let Some((kind, ..)) = QUESTIONS.iter().find(|(_, mark, _)| *mark == name) {
             self.kinds.insert(*kind);
             if *kind != Dirty::LISTEN {
@@ -150,8 +156,23 @@ impl Found {
 /// ONLY DEFERRABLE).
 const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
+/// So that PostgreSQL does not compile the question, which takes seconds: it does where a query seems expensive, and the
+/// client's settings of the planner make any seem so. What the client has set itself is read first: the value of the
+/// transaction would look like it.
+const NOT_COMPILED: &str = "SELECT CASE source WHEN 'session' THEN name ELSE '*jit' END,setting,\
+     pg_catalog.set_config(name,'off',true) FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'jit';";
+
+/// How much PostgreSQL may do to make a question fast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Compiled {
+    /// What its settings say.
+    BySettings,
+    /// The question is not compiled.
+    Never,
+}
+
 /// The query that asks for state of these kinds, and `more`: settings with names of two parts, and functions.
-pub(crate) fn query(kinds: Dirty, more: Vec<String>) -> String {
+pub(crate) fn query(kinds: Dirty, more: Vec<String>, compiled: Compiled) -> String {
     let marks = QUESTIONS.iter().filter(|(kind, ..)| kinds.contains(*kind));
     let mut parts: Vec<String> = marks
         .map(|(kind, mark, rows)| match *kind {
@@ -160,14 +181,16 @@ pub(crate) fn query(kinds: Dirty, more: Vec<String>) -> String {
         })
         .collect();
     if kinds.contains(Dirty::SETTINGS) {
-        parts.push(SETTINGS.into());
+        let jit = if compiled == Compiled::Never { " AND name OPERATOR(pg_catalog.<>) 'jit'" } else { "" };
+        parts.push([SETTINGS, jit].concat());
     }
     parts.extend(more);
     if parts.is_empty() {
         // What is asked for is known here.
         return String::new();
     }
-    [BEGIN, &parts.join(" UNION ALL ")].concat()
+    let first = if compiled == Compiled::Never { NOT_COMPILED } else { "" };
+    [BEGIN, first, &parts.join(" UNION ALL ")].concat()
 }
 
 #[cfg(test)]
@@ -179,14 +202,17 @@ mod tests {
 
     #[test]
     fn a_question_is_only_about_what_may_be_there() {
-        assert!(query(Dirty::LOCKS, vec![]).contains("pg_locks") && !query(Dirty::LOCKS, vec![]).contains("UNION"));
+        assert!(
+            query(Dirty::LOCKS, vec![], Compiled::BySettings).contains("pg_locks")
+                && !query(Dirty::LOCKS, vec![], Compiled::BySettings).contains("UNION")
+        );
         let more = CustomNames::default().query(["my.own"].into_iter(), true).into_iter().chain([
             leaving_functions::query(),
             leaving_functions::sources_query(),
             custom_names::planned_query(),
             function_bodies::query(),
         ]);
-        let all = query(Dirty::ALL, more.collect());
+        let all = query(Dirty::ALL, more.collect(), Compiled::Never);
         assert!(QUESTIONS.iter().all(|(_, mark, rows)| all.contains(mark) && all.contains(rows)));
         // No function, operator, view or cast is looked up by the client's search_path.
         for word in [" = ", " <> ", " IN ", "FROM pg_", "::reg", " pg_"] {
@@ -197,6 +223,21 @@ mod tests {
         let all = all.replace(&leaving_functions::in_body(), "");
         let unqualified = all.match_indices("pg_").filter(|(at, _)| !all[..*at].ends_with("pg_catalog."));
         assert!(unqualified.into_iter().all(|(at, _)| all[at..].starts_with("pg_catalog.")), "{all}");
+    }
+
+    #[test]
+    fn a_question_that_is_not_compiled_reads_the_clients_own_choice_first() {
+        let [never, settings] = [Compiled::Never, Compiled::BySettings].map(|how| query(Dirty::SETTINGS, vec![], how));
+        let texts: Vec<_> = never.split(';').collect();
+        assert!(texts.len() == 3 && texts[1].contains("'jit'") && texts[2].contains("<>) 'jit'"), "{never}");
+        assert!(!settings.contains("jit"));
+        let mut found = Found::default();
+        for (name, value) in [("*jit", "on"), ("jit", "off")] {
+            let mut message = Vec::new();
+            put_back::data_row(&mut message, &[Some(name.as_bytes()), Some(value.as_bytes()), Some(b"off")]);
+            found.take(&message);
+        }
+        assert_eq!((found.settings, found.incomplete), (vec![("jit".to_owned(), "off".to_owned())], false));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn start(
     }
     let mut query = String::new();
     server.resync = server.sequences.is_due();
-    server.remember_params(&client.params);
+    server.remember_params();
     let differ = table.agree(client.wanted(), server.has(), &mut query);
     client.channels.iter().for_each(|channels| channels.listen(&mut query));
     if differ || client.channels.is_some() {

@@ -249,9 +249,21 @@ impl ParamTable {
 
     /// The names of two parts that are set, and that a server does not report.
     pub(crate) fn custom<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = &'p str> {
+        self.unreported(params).filter(|name| name.contains('.'))
+    }
+
+    /// Whether settings of the planner are set that may make any query seem expensive: PostgreSQL compiles those.
+    pub(crate) fn weighs_plans(&self, params: &Params) -> bool {
+        let weighs =
+            |name: &str| ["enable_", "jit", "cpu_"].iter().any(|of| name.starts_with(of)) || name.ends_with("_cost");
+        self.unreported(params).any(weighs)
+    }
+
+    /// The names of what is set, and what a server does not report.
+    fn unreported<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = &'p str> {
         let set = |index: &usize| params.values[*index].is_some() && !params.reports(*index);
         let tracked = (0..self.names.len()).filter(set).map(|index| &*self.names[index]);
-        tracked.chain(params.untracked.iter().map(|(name, _)| name)).filter(|name| name.contains('.'))
+        tracked.chain(params.untracked.iter().map(|(name, _)| name))
     }
 
     /// The parameters that a server reports, with their values.
@@ -427,12 +439,13 @@ impl ParamTable {
         }
     }
 
-    /// A server has refused to agree with a client: untracked parameters have their previous values, since the queries
-    /// are one transaction. A parameter that does not exist there can't be reset.
-    pub(crate) fn revert_untracked(server: &mut Arc<Params>, before: &Params) {
-        if server.untracked != before.untracked {
-            Arc::make_mut(server).untracked.clone_from(&before.untracked);
-        }
+    /// A server has refused to agree with a client: what it does not report is as before.
+    pub(crate) fn revert(&self, server: &mut Arc<Params>, before: &Params) {
+        let mut has = (**server).clone();
+        let unreported = (0..self.names.len()).filter(|index| !server.reports(*index));
+        unreported.for_each(|index| has.values[index].clone_from(&before.values[index]));
+        has.untracked.clone_from(&before.untracked);
+        *server = Arc::new(has);
     }
 
     /// No assumed value is known any more: each such parameter is set again when it is next compared.
@@ -520,11 +533,6 @@ impl Params {
     /// The value at a place of the table, if it is known.
     pub fn at(&self, place: usize) -> Option<&str> {
         self.values.get(place)?.as_deref()
-    }
-
-    /// Whether the set has a parameter that is not tracked.
-    pub(crate) fn has_untracked(&self) -> bool {
-        !self.untracked.is_empty()
     }
 
     /// The places of the known values, a bit each.
@@ -789,7 +797,7 @@ mod tests {
         ParamTable::follow_unlisted((&mut client, &asked, false), &mut one, "scram_iterations", "5000");
         assert!(!agree(&t, &client, &mut one, &mut String::new()), "it is the server's doing");
         ParamTable::follow_unlisted((&mut client, &asked, true), &mut one, "scram_iterations", &"5".repeat(5000));
-        assert!(!client.has_untracked(), "it is too long");
+        assert!(client.untracked.is_empty(), "it is too long");
         ParamTable::follow_unlisted((&mut client, &asked, true), &mut one, "scram_iterations", "5000");
         let (mut query, mut two) = (String::new(), server(&t, &reports));
         assert!(!agree(&t, &client, &mut one, &mut query));

@@ -525,17 +525,17 @@ impl Server {
     }
 
     /// The server's parameters are about to be set to those of a client, which the server may refuse.
-    pub(crate) fn remember_params(&mut self, client: &Params) {
-        let untracked = client.has_untracked() || self.params.has_untracked();
-        self.params_before = untracked.then(|| self.params.clone());
+    pub(crate) fn remember_params(&mut self) {
+        self.params_before = Some(self.params.clone());
     }
 
-    /// Notes that the server has refused a client's parameters: which ones it has now is unknown.
+    /// Notes that the server has refused a client's parameters: it has those from before, since the query was one
+    /// transaction.
     pub fn params_rejected(&mut self, table: &ParamTable) {
-        if let Some(before) = self.params_before.take() {
-            ParamTable::revert_untracked(&mut self.params, &before);
+        match self.params_before.take() {
+            Some(before) => table.revert(&mut self.params, &before),
+            None => table.doubt(&mut self.params),
         }
-        table.doubt(&mut self.params);
     }
 
     /// Notes that the operator's own query (`server_reset_query`) has run, and should have cleaned up. Its effect on

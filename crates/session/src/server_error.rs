@@ -79,7 +79,11 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
     let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
     let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
+    // A function may raise any error, and PostgreSQL adds where it was: an error about a statement of the protocol has no
+    // such context.
+    let raised = view.as_ref().is_some_and(|fields| fields.get(b'W').is_some());
     let statements = match sqlstate.as_str() {
+        _ if raised => Statements::AsBelieved,
         // "cached plan must not change result type", in the language of the server; others have the same code.
         "0A000" if get(b'R').is_none_or(|routine| routine == CHANGED_BY) => Statements::Outdated,
         "26000" => Statements::Missing,
@@ -90,4 +94,25 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
     let code = *letters.unwrap_or(b"XX000");
     ErrorRead { fatal, code, statements, error: ServerError { sqlstate, message } }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_pgwire::{ErrorFields, HEAD, put_back};
+
+    use super::*;
+
+    #[test]
+    fn an_error_with_a_context_says_nothing_of_the_statements() {
+        for (sqlstate, says) in
+            [("0A000", Statements::Outdated), ("26000", Statements::Missing), ("42P05", Statements::Taken)]
+        {
+            let fields = ErrorFields { severity: "ERROR", sqlstate, message: "m", detail: None, hint: None };
+            let (mut plain, mut raised) = (Vec::new(), Vec::new());
+            put_back::error(&mut plain, &fields);
+            put_back::error_with(&mut raised, &plain[HEAD..], &[(b'W', "PL/pgSQL function f() line 1 at RAISE")]);
+            assert_eq!(read_error(&plain[HEAD..]).statements, says);
+            assert_eq!(read_error(&raised[HEAD..]).statements, Statements::AsBelieved, "{sqlstate}");
+        }
+    }
 }

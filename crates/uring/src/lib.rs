@@ -24,15 +24,18 @@
 //! long as [`Ring::has_unsubmitted`] says that some entries are left; otherwise the entry is for whatever has that
 //! number then. That is wrong, but touches no memory.
 //!
-//! Beside it there is one option of a listener ([`defer_accept`]), which does not concern a ring.
+//! Beside it there are an option of a listener ([`defer_accept`]) and a question to a connection ([`unacknowledged`]),
+//! which do not concern a ring.
 //!
 //! Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2); Linux 6.1 at least.
 
+mod acknowledged;
 mod buffers;
 mod defer_accept;
 mod enter;
 mod ring;
 
+pub use acknowledged::unacknowledged;
 pub use defer_accept::defer_accept;
 pub use enter::Limit;
 pub use ring::{Completion, Ended, Key, Ring, RingError, RingSize, SendReport};

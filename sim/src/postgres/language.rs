@@ -240,7 +240,9 @@ fn kinds(text: &str) -> Vec<String> {
     let marks = text.split('\'').filter(|part| part.starts_with('*')).map(str::to_owned);
     // The names of settings that no view lists.
     let names = text.split('\'').filter(|part| part.starts_with('{') && part.contains('.')).map(str::to_owned);
-    marks.chain(names).chain(text.contains("pg_settings").then(|| "*settings".to_owned())).collect()
+    // The compiler is a setting that this server does not have.
+    let listed = text.contains("pg_settings") && !text.contains("'*jit'");
+    marks.chain(names).chain(listed.then(|| "*settings".to_owned())).collect()
 }
 
 /// `SET [LOCAL] name {=|TO} value`; quotes of the value are removed.

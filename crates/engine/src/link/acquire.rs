@@ -18,6 +18,7 @@ use crate::log::{log_client, log_server};
 use crate::pools::{PoolSlot, create, refuse};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
+use crate::server::silence;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 use crate::workers::messages::Drain;
@@ -151,6 +152,9 @@ pub(crate) fn link<I: Io>(
 ) -> bool {
     slot.counts.stats.server_assignment_count += 1;
     client.linked(server.conn);
+    if cx.common.silence.rests() {
+        silence::watch(cx.common, cx.now);
+    }
     server.serves(client.conn, cx.now);
     if cx.io.logs(Level::Noise) {
         let text = format_args!("linking client to S-{:#x}", server.id);
@@ -208,6 +212,7 @@ fn send_parameters<I: Io>(
 ) -> bool {
     let (to, conn) = (client.conn, server.conn);
     let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return false };
+    slot.listening.note_heard(session);
     let mut wire = Wire::new(cx.io, to, conn, &[], None);
     let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };

@@ -79,7 +79,7 @@ fn setup_query_done<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlo
 }
 
 /// A server has refused a client's parameters. All of them were one transaction, so the server is unchanged, and
-/// free for others; what it does not report by itself is set again for the next client.
+/// free for others.
 fn parameters_failed<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, error: ServerError, io: &mut I) {
     let client = server.unlinked();
     server.up().into_iter().for_each(|(up, _)| up.params_rejected(&core.sessions.params));

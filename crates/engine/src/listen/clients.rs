@@ -11,10 +11,12 @@ use crate::core::Core;
 use crate::listen::state::{By, Table};
 
 /// Whether all that the client has been promised has arrived: its channels are heard, and what it sent itself was
-/// received. Where no server listens there is nothing to wait for.
-pub(crate) fn is_ready(session: &Client, table: Option<&mut Table>) -> bool {
-    let (Some(channels), Some(table)) = (session.channels(), table) else { return true };
-    !matches!(table.by, By::Server(_)) || (table.hears(channels.names()) && !channels.awaits_own())
+/// received. Where no server listens there is nothing to wait for. No request of the client's is under way.
+pub(crate) fn is_ready(session: &mut Client, table: Option<&Table>) -> bool {
+    let (Some(channels), Some(table)) = (session.channels_mut(), table) else { return true };
+    let heard = table.is_shared(channels.names());
+    channels.set_heard(heard);
+    !matches!(table.by, By::Server(_)) || (heard && !channels.awaits_own())
 }
 
 /// Something has happened for which clients of a pool wait: those that have waited for enough continue.
@@ -29,7 +31,7 @@ pub(crate) fn check(core: &mut Core, ix: u32, conn: ConnId) {
     let Some(table) = core.pools.get_mut(ix).listening.table() else { return };
     let Some(left) = table.waiting.remove(&conn) else { return };
     let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { return };
-    if client.ready().is_none_or(|session| is_ready(session, Some(&mut *table))) {
+    if client.ready().is_none_or(|session| is_ready(session, Some(&*table))) {
         core.common.follow_up(FollowUp::Listens(conn, left));
     } else {
         table.waiting.insert(conn, left);

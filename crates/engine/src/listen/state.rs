@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use weir_base::{ConnId, Time};
 use weir_config::PoolConfig;
-use weir_session::Left;
 use weir_session::listener::Listener;
+use weir_session::{Client, Left};
 
 /// The listening of a pool's clients.
 #[derive(Default)]
@@ -64,6 +64,14 @@ struct Channel {
 impl Listening {
     pub(crate) fn table(&mut self) -> Option<&mut Table> {
         self.table.as_deref_mut()
+    }
+
+    /// A client's next request is sent: whether a server listens on all of its channels before it.
+    pub(crate) fn note_heard(&self, session: &mut Client) {
+        if let Some(channels) = session.channels_mut() {
+            let heard = self.table.as_deref().is_some_and(|table| table.is_shared(channels.names()));
+            channels.set_heard(heard);
+        }
     }
 
     pub(crate) fn table_or_new(&mut self) -> &mut Table {
@@ -128,6 +136,11 @@ impl Table {
     /// Whether the server listens on all of these.
     pub(crate) fn hears(&self, names: &[Arc<str>]) -> bool {
         names.iter().all(|name| self.channels.get(name).is_some_and(|channel| channel.heard))
+    }
+
+    /// Whether a server listens on all of these for the pool's clients.
+    pub(crate) fn is_shared(&self, names: &[Arc<str>]) -> bool {
+        matches!(self.by, By::Server(_)) && self.hears(names)
     }
 
     /// The server listens on these already.

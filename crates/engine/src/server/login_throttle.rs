@@ -143,14 +143,15 @@ impl Host {
         })
     }
 
-    /// When the pools that wait are called without a login that ends: after a pause.
-    fn attempt_due(&self) -> Time {
+    /// When the pools that wait are called without a login that ends: after a pause. Where there is no room for one more
+    /// login, the end of one calls them.
+    fn attempt_due(&self, most: u32) -> Time {
         let only_looks = self.waiting.iter().all(|(_, looks)| *looks);
         let look = if only_looks { self.looks.opens } else { Time::START };
         match &self.down {
             _ if self.waiting.is_empty() => Time::NEVER,
             Some(down) if self.under_way == 0 => down.opens.max(look),
-            None if only_looks && self.looks.has_pause() => look,
+            None if only_looks && self.looks.has_pause() && self.under_way < most => look,
             _ => Time::NEVER,
         }
     }
@@ -334,8 +335,8 @@ impl LoginThrottle {
     }
 
     /// When a host that is down is to be tried for pools that wait there; never while an attempt is under way.
-    pub(crate) fn attempt_due(&self, target: &Target) -> Time {
-        self.hosts.get(target).map_or(Time::NEVER, Host::attempt_due)
+    pub(crate) fn attempt_due(&self, target: &Target, most: u32) -> Time {
+        self.hosts.get(target).map_or(Time::NEVER, |host| host.attempt_due(most))
     }
 
     /// The record of the earliest wake-up for a host that is to be tried.
@@ -344,17 +345,17 @@ impl LoginThrottle {
     }
 
     /// The hosts that are to be tried now.
-    pub(crate) fn due(&mut self, now: Time) -> Vec<Target> {
+    pub(crate) fn due(&mut self, most: u32, now: Time) -> Vec<Target> {
         self.armed = None;
-        let mut due: Vec<_> = self.hosts.iter().filter(|(_, host)| host.attempt_due() <= now).collect();
+        let mut due: Vec<_> = self.hosts.iter().filter(|(_, host)| host.attempt_due(most) <= now).collect();
         // A pool waits at one host, so this is an order, and always the same.
         due.sort_unstable_by_key(|(_, host)| host.waiting.front().copied());
         due.into_iter().map(|(target, _)| target.clone()).collect()
     }
 
     /// The next moment at which a host is to be tried.
-    pub(crate) fn next_due(&self) -> Time {
-        self.hosts.values().map(Host::attempt_due).min().unwrap_or(Time::NEVER)
+    pub(crate) fn next_due(&self, most: u32) -> Time {
+        self.hosts.values().map(|host| host.attempt_due(most)).min().unwrap_or(Time::NEVER)
     }
 
     /// Forgets hosts that are down and that no pool needs to reach: another configuration may not have them.
@@ -392,5 +393,27 @@ impl LoginThrottle {
     /// Whether a login of a pool is under way; for checks.
     pub(crate) fn has_begun(login: &PoolLogin) -> bool {
         login.begun_at.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::Host as Name;
+
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_room_for_a_login_its_end_calls_those_that_wait() {
+        let target = Target { host: Name::Name("db".into()), port: 5432 };
+        let mut throttle = LoginThrottle::default();
+        let [mut first, mut second] = [PoolLogin::default(), PoolLogin::default()];
+        throttle.begin(&mut first, &target, true, Time::START);
+        throttle.wait(1, &mut second, &target, true);
+        let later = Time::START + Span::from_secs(60);
+        assert_eq!((throttle.next(&target, 1, later), throttle.attempt_due(&target, 1)), (None, Time::NEVER));
+        assert!(throttle.due(1, later).is_empty() && throttle.next_due(1) == Time::NEVER);
+        assert!(throttle.next_due(2) <= later, "a second login may look once the first takes long");
+        assert_eq!(throttle.end(&mut first), Some(target.clone()));
+        assert_eq!(throttle.next(&target, 1, later), Some(1));
     }
 }

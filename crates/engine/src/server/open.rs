@@ -51,7 +51,7 @@ fn dedicated_to(core: &Core, owner: ConnId) -> Dedicated {
 
 /// Ensures that a host that is down is tried in time for the pools that wait for it.
 fn arm_attempt(core: &mut Core, target: &Target) {
-    let due = core.hosts.throttle.attempt_due(target);
+    let due = core.hosts.throttle.attempt_due(target, most_logins(core));
     core.common.arm(Who::DownHosts, due, core.hosts.throttle.armed());
 }
 
@@ -231,10 +231,11 @@ pub(crate) fn check_login<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mu
 
 /// Hosts that are down may have to be tried.
 pub(crate) fn down_hosts_due<I: Io>(core: &mut Core, now: Time, io: &mut I) {
-    for target in core.hosts.throttle.due(now) {
+    let most = most_logins(core);
+    for target in core.hosts.throttle.due(most, now) {
         call_waiting(core, now, &target, io);
     }
-    let next = core.hosts.throttle.next_due();
+    let next = core.hosts.throttle.next_due(most);
     core.common.arm(Who::DownHosts, next, core.hosts.throttle.armed());
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::event::Event;
-use weir_base::{ConnId, Target, WorkerId};
+use weir_base::{ConnId, Span, Target, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
@@ -238,6 +238,11 @@ impl Io for Port {
         if slot.ready != Ready::Nothing {
             self.enqueue(conn);
         }
+    }
+
+    fn unacknowledged(&self, conn: ConnId) -> Option<Span> {
+        let silent = weir_uring::unacknowledged(self.conns.socket(conn)?.fd())?;
+        Some(Span::from_millis(u64::try_from(silent.as_millis()).unwrap_or(u64::MAX)))
     }
 
     fn detach(&mut self, conn: ConnId) {

@@ -52,6 +52,26 @@ const ENDS: Token = Token(1);
 /// The interval at which workers look for connections that became free unnoticed, and report what is left.
 const ROUND: Duration = Duration::from_millis(10);
 
+/// Why the other process does not take over.
+enum Stopped {
+    /// It was told to end.
+    Leaves,
+    /// It is gone, or hangs.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Stopped {
+        Stopped::Failed(error)
+    }
+}
+
+impl From<ErrorKind> for Stopped {
+    fn from(kind: ErrorKind) -> Stopped {
+        Stopped::Failed(kind.into())
+    }
+}
+
 /// The thread that waits for a process that takes over.
 pub(crate) struct ExportThread {
     /// Ends the wait. The socket itself may be shared with another process, so it is not shut down.
@@ -267,27 +287,46 @@ impl Exporter {
             }
             // This process must end: the other one has the sockets, and what it received.
             Err(_) if self.ending.status().is_some() => false,
-            Err(error) => {
+            Err(why) => {
                 self.file_users.remove();
                 self.send_step(UpgradeStep::Abort);
-                if stopped {
-                    self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+                match why {
+                    Stopped::Leaves => self.leave_too(pid),
+                    Stopped::Failed(error) => self.serve_on(pid, stopped, &error),
                 }
-                self.participant.get().iter().for_each(|participant| participant.aborted());
-                supervisor::main_process(std::process::id());
-                self.log.line(
-                    Level::Error,
-                    format_args!("process {pid}, which took over, is gone or hangs: {error}; serving on"),
-                );
                 self.keep_rest();
                 false
             }
         }
     }
 
+    /// The other process is gone: this one accepts again.
+    fn serve_on(&self, pid: u32, stopped: bool, error: &io::Error) {
+        if stopped {
+            self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+        }
+        self.participant.get().iter().for_each(|participant| participant.aborted());
+        supervisor::main_process(std::process::id());
+        self.log
+            .line(Level::Error, format_args!("process {pid}, which took over, is gone or hangs: {error}; serving on"));
+    }
+
+    /// The other process was told to end: nobody is to serve any more. Clients that are still here have the time of a
+    /// drain.
+    fn leave_too(&self, pid: u32) {
+        self.participant.get().iter().for_each(|participant| participant.aborted());
+        // By TCP nobody comes any more, by the Unix socket operators do.
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Accept(false));
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Listen(true));
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::Drain));
+        let what =
+            format_args!("process {pid}, which took over, was told to end: the clients that are still here leave, too");
+        self.log.line(Level::Info, what);
+    }
+
     /// Lets what runs beside the workers exchange messages with its counterpart in the other process, before anything
     /// is given.
-    fn agree_with_participant(&self, stream: &UnixStream, pid: u32) -> io::Result<()> {
+    fn agree_with_participant(&self, stream: &UnixStream, pid: u32) -> Result<(), Stopped> {
         let said = self.participant.get().map(|participant| participant.export(pid)).unwrap_or_default();
         stream.set_read_timeout(Some(FRAME))?;
         stream.set_write_timeout(Some(FRAME))?;
@@ -301,7 +340,7 @@ impl Exporter {
         Err(ErrorKind::TimedOut.into())
     }
 
-    fn export_all(&self, stream: &UnixStream) -> io::Result<()> {
+    fn export_all(&self, stream: &UnixStream) -> Result<(), Stopped> {
         self.forget_answers();
         // Two rounds in which no worker has anything left: what one sent to another has arrived by the second.
         let (mut quiet, mut liveness, mut is_known) = (0, Liveness::new(), false);
@@ -336,6 +375,7 @@ impl Exporter {
                 Kind::Bye => return Ok(()),
                 // No connection that it could mean is left here.
                 Kind::Cancel | Kind::Participant | Kind::Alive => {}
+                Kind::Leaves => return Err(Stopped::Leaves),
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
         }
@@ -343,7 +383,7 @@ impl Exporter {
     }
 
     /// Hands messages that the other process has sent since then to the workers; returns whether there were any.
-    fn listen_to(&self, stream: &UnixStream) -> io::Result<bool> {
+    fn listen_to(&self, stream: &UnixStream) -> Result<bool, Stopped> {
         let mut heard = false;
         while has_sent(stream) {
             self.listen(stream)?;
@@ -353,7 +393,7 @@ impl Exporter {
     }
 
     /// Passes on one message; returns whether it is for what runs beside the workers.
-    fn listen(&self, stream: &UnixStream) -> io::Result<bool> {
+    fn listen(&self, stream: &UnixStream) -> Result<bool, Stopped> {
         let frame = wire::receive(stream)?;
         match frame.kind {
             Kind::Cancel => {
@@ -368,6 +408,7 @@ impl Exporter {
                 Ok(true)
             }
             Kind::Alive => Ok(false),
+            Kind::Leaves => Err(Stopped::Leaves),
             _ => Err(ErrorKind::InvalidData.into()),
         }
     }

@@ -59,6 +59,11 @@ impl OldProcessLink {
         self.send(Kind::Alive, &());
     }
 
+    /// Tells the other process that this one ends as it was told to, so that both end.
+    pub(crate) fn leaves(&self) {
+        self.send(Kind::Leaves, &());
+    }
+
     /// Sends `said` to what runs beside the other process's workers.
     pub(crate) fn say(&self, said: &[u8]) {
         self.send(Kind::Participant, &said.to_vec());

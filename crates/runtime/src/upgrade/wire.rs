@@ -52,12 +52,14 @@ pub(super) enum Kind {
     Known = 11,
     /// In place of [`Kind::Hello`]: the process is to drain. Its answer: the same, with its number in four bytes.
     Drain = 12,
+    /// From the new one, as long as the old one lasts: it was told to end, and ends. The old process ends, too.
+    Leaves = 13,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Alive, Bye, Cancel, Done, Drain, Hello, Item, Known, Offer, Participant, Refused, Serving};
-        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Participant, Alive, Known, Drain]
+        use Kind::{Alive, Bye, Cancel, Done, Drain, Hello, Item, Known, Leaves, Offer, Participant, Refused, Serving};
+        [Hello, Refused, Offer, Serving, Item, Done, Bye, Cancel, Participant, Alive, Known, Drain, Leaves]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
