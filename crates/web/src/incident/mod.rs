@@ -498,7 +498,9 @@ impl Holder {
 /// itself, if these are more than half of all. Cancelling it frees them (PostgreSQL documentation, pg_blocking_pids: also who
 /// is ahead in the queue).
 fn queued(holder: &Process, blocks: &[Process]) -> Option<(Process, usize)> {
-    let waits_for = |of: &Process, id: u32| of.blocked_by.contains(&id) && !of.blocked_by.contains(&holder.process_id);
+    let waits_for = |of: &Process, id: u32| {
+        of.waits_for_table() && of.blocked_by.contains(&id) && !of.blocked_by.contains(&holder.process_id)
+    };
     let behind = |one: &Process| blocks.iter().filter(|other| waits_for(other, one.process_id)).count();
     let first = blocks.iter().map(|one| (one, behind(one))).max_by_key(|(_, behind)| *behind)?;
     let (one, behind) = first;

@@ -151,6 +151,11 @@ impl Process {
         self.waits_for.as_deref() == Some("Client: ClientWrite")
     }
 
+    /// Whether the backend waits for the lock of a table. Of a row, whoever is first in the queue waits for the holder anew.
+    pub(super) fn waits_for_table(&self) -> bool {
+        self.waits_for.as_deref() == Some("Lock: relation")
+    }
+
     /// Whether the backend does nothing in an open transaction.
     pub(super) fn idles(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with("idle in transaction"))

@@ -269,7 +269,11 @@ fn queries_behind_a_queued_lock_wait_for_its_query_which_is_named_and_not_for_th
     let servers = (2..=8).map(|pid| server(pid, Some(58.0), 58.0)).collect();
     let mut seen = vec![backend(1, "idle in transaction", 60.0, &[]), backend(2, "active", 58.0, &[1])];
     seen.extend((3..=8).map(|pid| backend(pid, "active", 50.0, &[2])));
-    let found = incident(&pool(servers, &[]), Some(&look(seen))).expect("an incident");
+    let now = pool(servers, &[]);
+    // Of a row, the next one in the queue waits for the holder, too.
+    assert!(incident(&now, Some(&look(seen.clone()))).expect("an incident").text.starts_with("Blocked by process 1 "));
+    seen.iter_mut().skip(1).for_each(|one| one.waits_for = Some("Lock: relation".into()));
+    let found = incident(&now, Some(&look(seen))).expect("an incident");
     let words = "Blocked: 6 queries wait behind process 2 (\"web\" of joe";
     assert!(found.text.starts_with(words), "{}", found.text);
     assert!(found.text.contains("waited for 58 s for a lock of process 1 (a client of joe)"), "{}", found.text);
