@@ -292,7 +292,8 @@ fn moves(event: &Value) -> Vec<String> {
 /// What is or will be wrong with Weir itself.
 fn fault(fault: &Value) -> String {
     let text = |key| fault[key].as_str().unwrap_or_default();
-    format!("weir: {}: {} {}", text("kind"), text("summary"), text("advice"))
+    let of = fault["pool"].as_str().unwrap_or("weir");
+    format!("{of}: {}: {} {}", text("kind").replace('_', " "), text("summary"), text("advice"))
 }
 
 fn problem(problem: &Value, at: f64) -> String {

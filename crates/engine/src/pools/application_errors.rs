@@ -211,7 +211,8 @@ impl Application {
         self.advance(now);
         let before = self.is_failing(now);
         let is_aborted = error.code == IN_FAILED_TRANSACTION;
-        let is_first = !is_aborted && !(self.counts() && self.in_failed.contains(&error.client));
+        let is_known = self.counts() && self.in_failed.contains(&error.client);
+        let is_first = !is_aborted && !is_known;
         self.last = now;
         if is_first {
             self.now.errors += 1;

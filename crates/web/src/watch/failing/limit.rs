@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn connected() -> Connected {
-        let of = |name: &str, count| ((("shop".to_owned(), "ann".to_owned(), name.to_owned())), count);
+        let of = |name: &str, count| (("shop".to_owned(), "ann".to_owned(), name.to_owned()), count);
         Connected([of("worker", 34), of("web", 6)].into())
     }
 
