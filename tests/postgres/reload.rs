@@ -148,6 +148,26 @@ fn a_larger_pool_serves_waiting_clients() {
 }
 
 #[test]
+fn a_limit_of_clients_below_those_connected_refuses_others_with_the_reason_and_lets_operators_in() {
+    for workers in [1, 2] {
+        let setup = |max: u32| setup(2).workers(workers).general(&format!("max_clients = {max}"));
+        let site = Site::with(setup(100), Mode::Transaction);
+        let mut clients: Vec<Connection> = (0..50).map(|_| site.connect()).collect();
+        for max in [20, 3] {
+            reload(&site, &setup(max));
+            eventually("the limit is in force", || match Connection::connect(&site.params()) {
+                Err(error) if error.sqlstate() == Some("53300") => Ok(()),
+                other => Err(other.map(drop)),
+            });
+            assert!(site.weir().show("VERSION").rows.len() == 1, "an operator gets in");
+        }
+        assert!(clients.iter_mut().all(|client| client.query("SELECT 1").is_ok()), "they stay");
+        drop(clients);
+        eventually("there is room again", || Connection::connect(&site.params()).map(drop));
+    }
+}
+
+#[test]
 fn a_broken_file_is_reported_and_changes_nothing() {
     let site = site();
     let good = setup(2).toml(site.database());

@@ -5,11 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_base::Target;
 use weir_config::{Accounts, Config, ConfigError, Differences, Edit, EntryKind, Exposure, KeyChange, Keys};
 
-use crate::activity::{Activity, BackendKey, BackendSignal, LookedAt, ServerCapacity};
 use crate::certificate::CertificateExpiry;
+use crate::probes::PlannedPool;
 
 /// The way by which a change of the configuration came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,51 +203,18 @@ impl fmt::Display for ChangeError {
 
 impl std::error::Error for ChangeError {}
 
-/// What a server reported when a pool's login was tested.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PoolTestResult {
-    /// The server that answered, as in `db2:5432`.
-    pub server: String,
-    /// What an operator should know though the test succeeded.
-    pub notes: Vec<String>,
-    /// Whether the connection was encrypted.
-    pub encrypted: bool,
-    /// The server's version, as in `15.18`.
-    pub version: String,
-    /// How long the connect, the login and the queries took, in milliseconds.
-    pub milliseconds: f64,
-    /// The server's `max_connections`.
-    pub max_connections: u64,
-    /// The server's `superuser_reserved_connections`.
-    pub superuser_reserved_connections: u64,
-    /// The server's open connections, the one of the test included.
-    pub connections: u64,
-}
+/// The versions of the configuration that there were: who stores the configuration tells them, and compares numbers.
+pub trait ConfigHistory: Send + Sync {
+    /// The process starts with a file of this outline, or why there is none: a version, unless it is the last one's.
+    /// Blocks on the disk, like [`adopted`](ConfigHistory::adopted).
+    fn started(&self, outline: Result<String, String>);
 
-/// What a login of a client at this Weir has shown.
-#[derive(Clone, PartialEq, Debug)]
-pub struct UserTestResult {
-    /// How long the connect, the login and a query took, in milliseconds.
-    pub milliseconds: f64,
-    /// Whether the connection was encrypted.
-    pub encrypted: bool,
-    /// The user on the server, and the server's version, as in `15.18`; empty if no query may be sent.
-    pub server_user: String,
-    /// The server's version.
-    pub version: String,
-}
+    /// Workers adopt a configuration, whose file has this outline, or why there is none. Returns an error of the disk
+    /// for the log, once.
+    fn adopted(&self, adopted: &Adopted, outline: Result<String, String>) -> Option<String>;
 
-/// Why a client could not log in, or was not served.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UserTestError {
-    /// The error that a client gets.
-    pub message: String,
-    /// Its SQLSTATE; empty where there was no answer.
-    pub sqlstate: String,
-    /// More about what happened.
-    pub detail: Option<String>,
-    /// What to do.
-    pub hint: Option<String>,
+    /// The number of the last version.
+    fn latest(&self) -> u64;
 }
 
 /// The control plane's access to the configuration, beside the workers.
@@ -282,59 +248,13 @@ pub trait ConfigAccess: Send + Sync {
         Err(ChangeError::Fixed.to_string())
     }
 
-    /// Tests a pool before it is made. Blocks until its server has answered, so callers use a thread for blocking
-    /// work.
-    ///
-    /// Logs in like the pool would. The inner error is the server's, or the network's.
+    /// The configuration with this pool as a change would make it, for a test of it before. Keys that are left out keep
+    /// their values, so that the password of a known pool is not needed again.
     ///
     /// # Errors
     /// The pool's keys are invalid.
-    fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError>;
-
-    /// Logs in to this Weir as a client of a pool, and sends a query. Blocks like [`try_pool`](ConfigAccess::try_pool).
-    ///
-    /// # Errors
-    /// What the client gets, and what to do about it.
-    fn try_user(&self, user: &str, pool: &str, password: &str) -> Result<UserTestResult, UserTestError> {
-        let _ = (user, pool, password);
-        let message = ChangeError::Fixed.to_string();
-        Err(UserTestError { message, sqlstate: String::new(), detail: None, hint: None })
-    }
-
-    /// Reads from a pool's server which backends run, and which wait for which, with the pool's own login. Blocks like
-    /// [`try_pool`](ConfigAccess::try_pool); one connection and one query, with limits on time, rows and bytes.
-    ///
-    /// # Errors
-    /// Why nothing can be read, in words: no login is known, or the server's error.
-    fn activity(&self, pool: &str) -> Result<Activity, String> {
-        Err(format!("the server of {pool} can't be reached from here"))
-    }
-
-    /// Keeps one connection to each server that one of these pools leads to, with such a pool's own login, so that
-    /// [`activity`](ConfigAccess::activity), [`capacity`](ConfigAccess::capacity) and [`signal`](ConfigAccess::signal)
-    /// work when the server takes no more connections; closes those to other servers. To be called every few seconds
-    /// with all such pools. Blocks likewise, where a connection has to be opened. A pool whose connections several
-    /// nodes share has none.
-    fn keep_looks(&self, pools: &[LookedAt]) {
-        let _ = pools;
-    }
-
-    /// Asks one server of a pool for its limit of connections and for those that are open, with the pool's own login.
-    /// Blocks likewise; one connection and two queries.
-    ///
-    /// # Errors
-    /// As for [`activity`](ConfigAccess::activity).
-    fn capacity(&self, pool: &str, server: &Target) -> Result<ServerCapacity, String> {
-        Err(format!("{server}, a server of {pool}, can't be reached from here"))
-    }
-
-    /// Sends a signal to a backend of a pool's server, with the pool's own login. Blocks likewise. Returns whether the
-    /// backend still did what the key says; if not, it gets no signal.
-    ///
-    /// # Errors
-    /// As for [`activity`](ConfigAccess::activity); also that the pool's user may not do this.
-    fn signal(&self, pool: &str, backend: BackendKey, signal: BackendSignal) -> Result<bool, String> {
-        let _ = (backend, signal);
-        Err(format!("the server of {pool} can't be reached from here"))
+    fn plan_pool(&self, pool: &str, keys: Keys) -> Result<PlannedPool, ChangeError> {
+        let _ = (pool, keys);
+        Err(ChangeError::Fixed)
     }
 }

@@ -28,6 +28,7 @@ mod one_line;
 mod pins;
 mod pool_counters;
 mod primaries;
+mod probes;
 mod recent_log;
 mod records;
 mod refusals;
@@ -45,8 +46,8 @@ pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, Fire
 pub use applications::{Applications, SeenApplication, gives_way, stem};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
-    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, ConsoleDeed, LastReload,
-    Persisted, PoolTestResult, UserTestError, UserTestResult,
+    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, ConfigHistory, ConsoleDeed,
+    LastReload, Persisted,
 };
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
@@ -69,6 +70,7 @@ pub use one_line::{identifier, quoted};
 pub use pins::{PinCounts, PinReason, PinRecord};
 pub use pool_counters::{Errors, PoolCounters, SqlState};
 pub use primaries::{PatroniRecord, PrimaryRecord, PrimaryState, PrimaryWaits};
+pub use probes::{PlannedPool, PoolTestResult, ProbeError, ServerProbes, UserTestError, UserTestResult};
 pub use recent_log::{LOG_LEVELS, LogLine, LogPage, LogQuery, LogTexts, RecentLog};
 pub use records::{
     DnsRecord, DrainPhase, DrainRecord, MemoryRecord, PeerPoolRecord, PoolRecord, Report, ServiceState, SocketRecord,

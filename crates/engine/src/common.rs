@@ -216,6 +216,7 @@ impl Common {
             worker,
             workers: workers.max(1),
             limits_clients: config.limits_clients(),
+            silence: SilenceWatch::new(&config),
             config,
             host_name,
             pools_per_turn,
@@ -228,7 +229,6 @@ impl Common {
             follow_ups: VecDeque::new(),
             jobs: HashMap::new(),
             under_way: UnderWay(0),
-            silence: SilenceWatch::default(),
             held_commands: None,
             batch: 0,
         }
@@ -269,6 +269,7 @@ impl Common {
     /// Puts a configuration in force.
     pub(crate) fn set_config(&mut self, config: Arc<Config>) {
         self.limits_clients = config.limits_clients();
+        self.silence.apply_config(&config);
         self.config = config;
     }
 

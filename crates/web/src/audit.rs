@@ -19,16 +19,12 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_admin::ConsoleDeed;
 use weir_base::Printable;
-
-use crate::admission::network;
-use crate::ask::Workers;
-use crate::clock;
-use crate::journal::{Bounds, Journal};
-use crate::lock::lock;
+use weir_http::network;
+use weir_monitor::{Journal, JournalBounds, Workers, lock};
 
 /// Entries of each list, and the bytes of those on disk.
 const MOST: usize = 1000;
-const BOUNDS: Bounds = Bounds { records: MOST, bytes: 1 << 20 };
+const BOUNDS: JournalBounds = JournalBounds { records: MOST, bytes: 1 << 20 };
 /// The longest name and path of an entry, in characters.
 const LONGEST_NAME: usize = 64;
 const LONGEST_PATH: usize = 256;
@@ -111,13 +107,13 @@ impl Audit {
     pub(crate) fn new(workers: Workers, folder: Option<&Path>) -> Audit {
         let list = |name| Journal::open(folder, name, BOUNDS);
         let known = Arc::new(Lists { done: list("audit.done"), refused: list("audit.refused") });
-        let next = Arc::new(AtomicU64::new(clock::now().as_micros() as u64));
+        let next = Arc::new(AtomicU64::new(weir_monitor::now().as_micros() as u64));
         Audit { known, unknown: Arc::default(), next, console: Arc::default(), workers }
     }
 
     /// A request begins; its sender has shown no login yet.
     pub(crate) fn begin(&self, from: IpAddr, method: &Method, uri: &Uri) -> PendingEntry {
-        let at = clock::now().as_secs_f64();
+        let at = weir_monitor::now().as_secs_f64();
         let (method, path) = (shown(method.as_str(), LONGEST_NAME), shown(uri.path(), LONGEST_PATH));
         let of = Requester::Anonymous(network(from));
         let from = from.to_canonical().to_string();
@@ -134,7 +130,7 @@ impl Audit {
     /// A change that Weir made by itself, under this name and [`number`](Audit::number).
     pub(crate) fn note(&self, by: &str, path: &str, status: StatusCode, request: u64) {
         let entry = AuditEntry {
-            at: clock::now().as_secs_f64(),
+            at: weir_monitor::now().as_secs_f64(),
             user: Some(by.to_owned()),
             from: "itself".to_owned(),
             method: Method::POST.to_string(),

@@ -7,8 +7,7 @@ use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-
-use crate::error::ApiError;
+use weir_http::ApiError;
 
 macro_rules! pages {
     ($($name:literal),* $(,)?) => {

@@ -13,9 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 use weir_admin::{BusyWorker, ServiceState};
 use weir_base::Span;
-
-use crate::ask::Workers;
-use crate::error::ApiError;
+use weir_monitor::{MonitorError, Workers};
 
 type Answer = (StatusCode, String);
 
@@ -82,8 +80,8 @@ impl Probe {
                 draining: report.draining,
                 obstacle: report.cluster.as_ref().and_then(|view| view.obstacle()),
             }),
-            Err(ApiError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer.clone()),
-            Err(ApiError::Busy(busy)) => Finding::Stuck(busy),
+            Err(MonitorError::Busy(busy)) if busy.busy < MOST_BUSY => Finding::Busy(busy, known.answer.clone()),
+            Err(MonitorError::Busy(busy)) => Finding::Stuck(busy),
             Err(_) => Finding::NoAnswer,
         };
         if let Finding::Answered(answer) = &finding {

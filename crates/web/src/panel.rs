@@ -11,8 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::{Embed, EmbeddedFile};
-
-use crate::error::ApiError;
+use weir_http::ApiError;
 
 #[derive(Embed)]
 #[folder = "panel/"]

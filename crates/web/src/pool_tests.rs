@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{ConfigAccess, PoolTestResult, UserTestError, UserTestResult};
+use weir_admin::{ConfigAccess, PoolTestResult, ServerProbes, UserTestError, UserTestResult};
 use weir_config::Keys;
-
-use crate::advice::FreeConnections;
-use crate::error::ApiError;
-use crate::lock::lock;
+use weir_http::ApiError;
+use weir_monitor::{FreeConnections, lock};
 
 /// Concurrent tests: each blocks a thread on its server.
 const TESTS: usize = 4;
@@ -27,6 +25,7 @@ const FRESH: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct PoolTests {
     config: Arc<dyn ConfigAccess>,
+    probes: Arc<dyn ServerProbes>,
     permits: Arc<Semaphore>,
     rooms: Arc<Mutex<HashMap<String, KnownRoom>>>,
 }
@@ -35,8 +34,8 @@ pub(crate) struct PoolTests {
 type KnownRoom = (Instant, Option<FreeConnections>);
 
 impl PoolTests {
-    pub(crate) fn new(config: Arc<dyn ConfigAccess>) -> PoolTests {
-        PoolTests { config, permits: Arc::new(Semaphore::new(TESTS)), rooms: Arc::default() }
+    pub(crate) fn new(config: Arc<dyn ConfigAccess>, probes: Arc<dyn ServerProbes>) -> PoolTests {
+        PoolTests { config, probes, permits: Arc::new(Semaphore::new(TESTS)), rooms: Arc::default() }
     }
 
     /// Logs in like a pool with these keys; the inner error is the server's, or the network's.
@@ -48,10 +47,10 @@ impl PoolTests {
     async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         // The semaphore is never closed.
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
-        let config = self.config.clone();
+        let (config, probes) = (self.config.clone(), self.probes.clone());
         let test = spawn_blocking(move || {
             let _permit = permit;
-            config.try_pool(&pool, keys)
+            config.plan_pool(&pool, keys).map(|planned| probes.test_pool(&planned).map_err(|why| why.to_string()))
         });
         test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
     }
@@ -65,10 +64,10 @@ impl PoolTests {
     ) -> Result<Result<UserTestResult, UserTestError>, ApiError> {
         let test = timeout(LONGEST, async {
             let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
-            let config = self.config.clone();
+            let probes = self.probes.clone();
             let test = spawn_blocking(move || {
                 let _permit = permit;
-                config.try_user(&user, &pool, &password)
+                probes.test_user(&user, &pool, &password)
             });
             test.await.map_err(|_| ApiError::Ending)
         });

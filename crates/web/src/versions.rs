@@ -11,16 +11,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use weir_admin::Adopted;
+use weir_admin::{Adopted, ConfigHistory};
 use weir_config::KeyChange;
-
-use crate::access::Reader;
-use crate::clock;
-use crate::journal::{Bounds, Journal};
-use crate::lock::lock;
+use weir_http::Reader;
+use weir_monitor::{Journal, JournalBounds, lock};
 
 /// The bounds of the list.
-const BOUNDS: Bounds = Bounds { records: 500, bytes: 8 << 20 };
+const BOUNDS: JournalBounds = JournalBounds { records: 500, bytes: 8 << 20 };
 /// A longer outline, in bytes, is not kept: its version can only be read.
 const LONGEST_OUTLINE: usize = 1 << 20;
 /// Differences of a version that are kept, and the characters of each value.
@@ -107,61 +104,6 @@ impl Versions {
         Versions(Arc::new(Inner { list, last: Mutex::new(last), recorded: Notify::new() }))
     }
 
-    /// The process starts with a file of this outline, or why there is none: a version, unless it is the last one's.
-    /// Blocks on the disk, like [`adopted`](Versions::adopted).
-    pub fn started(&self, outline: Result<String, String>) {
-        let before = lock(&self.0.last).outline.clone();
-        let same = outline.as_ref().ok() == before.as_ref() && before.is_some();
-        if same {
-            return;
-        }
-        let differences = match (&before, &outline) {
-            (Some(before), Ok(now)) => weir_config::outline_changes(before, now).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let version = Version {
-            user: None,
-            from: String::new(),
-            via: "start".to_owned(),
-            command: "START".to_owned(),
-            comment: None,
-            request: 0,
-            ..Version::of(differences, outline)
-        };
-        self.add(version);
-    }
-
-    /// Workers adopt a configuration, whose file has this outline, or why there is none. Returns an error of the disk
-    /// for the log, once.
-    pub fn adopted(&self, adopted: &Adopted, outline: Result<String, String>) -> Option<String> {
-        let before = lock(&self.0.last).outline.clone();
-        let mut differences = weir_config::changes(&adopted.before, &adopted.after);
-        // A setting that needs a restart differs in the file only.
-        if let (Some(before), Ok(now)) = (&before, &outline) {
-            let known = |all: &[KeyChange], one: &KeyChange| {
-                all.iter().any(|it| (&it.object, &it.key) == (&one.object, &one.key))
-            };
-            let in_file = weir_config::outline_changes(before, now).unwrap_or_default();
-            let others: Vec<_> = in_file.into_iter().filter(|one| !known(&differences, one)).collect();
-            differences.extend(others);
-        }
-        let author = &adopted.author;
-        if differences.is_empty() {
-            lock(&self.0.last).without_difference = author.request;
-            self.0.recorded.notify_waiters();
-            return None;
-        }
-        self.add(Version {
-            user: author.user.clone(),
-            from: author.from.clone(),
-            via: author.via.name().to_owned(),
-            command: adopted.command.to_owned(),
-            comment: author.comment.clone(),
-            request: author.request,
-            ..Version::of(differences, outline)
-        })
-    }
-
     /// Up to `most` versions that `wanted` accepts, the newest first.
     pub(crate) fn list(&self, most: usize, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
         self.0.list.newest_first(|versions| versions.filter(|version| wanted(version)).take(most).cloned().collect())
@@ -176,11 +118,6 @@ impl Versions {
     pub(crate) fn page(&self, most: usize, wanted: impl Fn(&Version) -> bool) -> (Vec<Version>, u64) {
         let last = lock(&self.0.last);
         (self.list(most, wanted), last.number)
-    }
-
-    /// The last number. Its version is in the list.
-    pub fn latest(&self) -> u64 {
-        lock(&self.0.last).number
     }
 
     /// The number of the version that the request of this number has made, which is recorded while the workers adopt
@@ -235,13 +172,71 @@ impl Versions {
     }
 }
 
+impl ConfigHistory for Versions {
+    fn started(&self, outline: Result<String, String>) {
+        let before = lock(&self.0.last).outline.clone();
+        let same = outline.as_ref().ok() == before.as_ref() && before.is_some();
+        if same {
+            return;
+        }
+        let differences = match (&before, &outline) {
+            (Some(before), Ok(now)) => weir_config::outline_changes(before, now).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let version = Version {
+            user: None,
+            from: String::new(),
+            via: "start".to_owned(),
+            command: "START".to_owned(),
+            comment: None,
+            request: 0,
+            ..Version::of(differences, outline)
+        };
+        self.add(version);
+    }
+
+    fn adopted(&self, adopted: &Adopted, outline: Result<String, String>) -> Option<String> {
+        let before = lock(&self.0.last).outline.clone();
+        let mut differences = weir_config::changes(&adopted.before, &adopted.after);
+        // A setting that needs a restart differs in the file only.
+        if let (Some(before), Ok(now)) = (&before, &outline) {
+            let known = |all: &[KeyChange], one: &KeyChange| {
+                all.iter().any(|it| (&it.object, &it.key) == (&one.object, &one.key))
+            };
+            let in_file = weir_config::outline_changes(before, now).unwrap_or_default();
+            let others: Vec<_> = in_file.into_iter().filter(|one| !known(&differences, one)).collect();
+            differences.extend(others);
+        }
+        let author = &adopted.author;
+        if differences.is_empty() {
+            lock(&self.0.last).without_difference = author.request;
+            self.0.recorded.notify_waiters();
+            return None;
+        }
+        self.add(Version {
+            user: author.user.clone(),
+            from: author.from.clone(),
+            via: author.via.name().to_owned(),
+            command: adopted.command.to_owned(),
+            comment: author.comment.clone(),
+            request: author.request,
+            ..Version::of(differences, outline)
+        })
+    }
+
+    /// Its version is in the list.
+    fn latest(&self) -> u64 {
+        lock(&self.0.last).number
+    }
+}
+
 impl Version {
     fn of(mut differences: Vec<KeyChange>, outline: Result<String, String>) -> Version {
         let more_changes = differences.len().saturating_sub(MOST_CHANGES);
         differences.truncate(MOST_CHANGES);
         Version {
             number: 0,
-            at: clock::now().as_secs_f64(),
+            at: weir_monitor::now().as_secs_f64(),
             user: None,
             from: String::new(),
             via: String::new(),

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use weir_store::load;
+
 use crate::failure::Failure;
-use crate::load;
 
 /// The URL of an API. Reads the configuration where a file is given.
 pub(crate) fn url(given: &str) -> Result<String, Failure> {

@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigErrors, ConfigFinding, FileFormat, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
+use weir_store::{load, readable_secrets};
 
 use crate::color::Color;
 use crate::failure::Failure;
-use crate::load;
-use crate::probe;
-use crate::readable_secrets;
 use crate::web_tls::web_tls;
 
 use report::Report;
@@ -96,7 +94,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
     report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
     if connects {
-        let probed = probe::probe(config);
+        let probed = weir_probes::probe(config);
         report.servers = Some(probed.table);
         report.findings.extend(probed.findings);
     }

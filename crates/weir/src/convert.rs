@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use weir_config::FileFormat;
+use weir_store::load;
 
 use crate::failure::Failure;
-use crate::load;
 use weir_terminal::print_line;
 
 /// Prints the TOML with the same meaning as an ini.

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use weir_runtime::{DrainingProcess, upgrade_socket};
+use weir_store::load;
 
 use crate::failure::Failure;
-use crate::load;
 
 pub(crate) const HELP: &str = "\
 For shutdown_delay /readyz answers 503, and new clients are still accepted. Then each client gets

@@ -1,47 +1,29 @@
 //! The `weir` command: its subcommands, and the module of each.
 //!
 //! Owns flags, help and exit statuses: 0 for success, 1 for an error (a clear line on stderr), 2 for an invalid
-//! command line. No logic of its own.
-//!
-//! Beside the commands, the crate has what the process that serves needs beside the runtime and the control plane,
-//! which know nothing of it: `config_store` with `replace`, `shared_config` and `shared_secrets` (the file, and who
-//! writes it), `watch` (changed files), `cluster` (the thread of a node, and its client of etcd), `outgoing` (requests
-//! to other machines), `looks` with `look`, `activity`, `capacity` and `pool_test` (connections to database servers
-//! that are no pool's).
+//! command line, and the wiring of the process that serves (`serve`). What that process does is other crates': the data
+//! plane `runtime`, the control plane `web`, the configuration `store`, a cluster's node `node`, and connections to
+//! database servers beside the pools' `probes`.
 
 mod account;
-mod activity;
 mod api_address;
-mod capacity;
 mod check;
 mod cluster;
 mod color;
 mod companion;
 mod completions;
-mod config_store;
 mod convert;
 mod drain;
 mod events;
-#[cfg(test)]
-mod exposure_tests;
 mod failure;
-mod load;
-mod look;
-mod looks;
 mod man;
 mod milliseconds;
 mod outgoing;
 mod pam_helper;
 mod pgbouncer;
-mod pool_test;
-mod probe;
 mod process;
-mod readable_secrets;
 mod ready;
-mod replace;
 mod serve;
-mod shared_config;
-mod shared_secrets;
 mod slow;
 mod start_failure;
 mod supervised;
@@ -50,9 +32,7 @@ mod top_cluster;
 mod top_statements;
 mod upgrade;
 mod usage;
-mod user_test;
 mod version;
-mod watch;
 mod web_tls;
 
 use std::ffi::OsString;
@@ -61,8 +41,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use failure::Failure;
 use weir_config::WebRole;
+use weir_store::load;
+
+use failure::Failure;
 
 const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients on a few well-used servers";
 

@@ -9,8 +9,8 @@ use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use weir_config::PatroniQuestion;
+use weir_monitor::{HttpAnswer, HttpRequest, SendHttp};
 use weir_runtime::AskPatroni;
-use weir_web::{HttpAnswer, HttpRequest, SendHttp};
 
 use crate::events::{read_authorities, trusted};
 

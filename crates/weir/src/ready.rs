@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use weir_base::Printable;
-use weir_web::HttpRequest;
+use weir_monitor::HttpRequest;
 
 use crate::api_address;
 use crate::failure::Failure;

@@ -8,18 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_config::{Config, ConfigFinding, HostLimits, Severity};
+use weir_monitor::FaultWatch;
+use weir_node::Nodes;
+use weir_probes::{Permits, Probes};
 use weir_runtime::{Bound, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION};
-use weir_web::{FaultWatch, Timeouts, Versions, WebServer, WebTls};
+use weir_store::{ConfigStore, Watcher, load};
+use weir_web::{Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
-use crate::cluster::{self, Nodes};
-use crate::config_store::ConfigStore;
 use crate::failure::Failure;
-use crate::load;
 use crate::outgoing;
 use crate::process::{self, Other, PidFile, RunMode};
 use crate::start_failure;
-use crate::watch::Watcher;
 use crate::web_tls::web_tls;
 
 /// The warning for a process that serves as root.
@@ -64,8 +64,8 @@ pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
 ) -> Result<(ConfigStore, Config), Failure> {
-    ConfigStore::open(file, adjust, cluster::shared)
-        .map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
+    let connect = |config: &Config| weir_node::shared(config).map_err(|error| error.to_string());
+    ConfigStore::open(file, adjust, connect).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
 /// Serves `config`, whose file is `store`'s.
@@ -95,14 +95,15 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
     let store = Arc::new(store);
     let versions = Versions::open(config.web.history.as_deref());
     if !config.web.addresses.is_empty() {
-        store.keep_versions(versions.clone());
+        store.keep_history(Arc::new(versions.clone()));
     }
     let (changes, history) = (store.clone(), store.clone());
+    let permits = Permits::default();
     let tls = web_tls(&config).map_err(Failure::of)?;
     let options = ServeOptions {
         config: Arc::clone(&config),
         reload: reload(store.clone(), tls.clone()),
-        change: Some(Arc::new(move |change, fit| changes.change(change, fit))),
+        change: Some(Arc::new(move |(change, author), fit| changes.change(change, author, fit))),
         record: Some(Arc::new(move |adopted| history.record(adopted))),
         ask_patroni: outgoing::ask_patroni(),
         log: if console == Console::Verbose { LogTarget::Stderr } else { LogTarget::Quiet },
@@ -112,13 +113,15 @@ pub(crate) fn serve(store: ConfigStore, mut config: Config, start: Start) -> Res
         serving: Box::new(serving),
         ready: Box::new(move |running| {
             let watcher = Watcher::start(&config, store.clone(), running.handle())?;
-            let web = start_web(&config, running, (store.clone(), versions), tls)?;
+            let (in_force, of_probes) = (store.clone(), permits.clone());
+            let probes = Arc::new(Probes::new(of_probes, move || in_force.in_force()));
+            let web = start_web(&config, running, (store.clone(), probes, versions), tls)?;
             running.offer_web(web.iter().flat_map(WebServer::listeners).collect());
             if console == Console::Verbose {
                 announce(running.bound(), &config, web.as_ref());
             }
             let faults = watch_faults(&config, running, store.clone())?;
-            let nodes = Nodes::start(&config, store, running)?;
+            let nodes = Nodes::start(&config, store, permits, running)?;
             Ok(Box::new((nodes, web, faults, watcher)))
         }),
     };
@@ -167,7 +170,7 @@ fn reload(store: Arc<ConfigStore>, tls: Option<Arc<WebTls>>) -> weir_runtime::Re
 fn start_web(
     config: &Config,
     running: &mut Running,
-    (store, versions): (Arc<ConfigStore>, Versions),
+    (store, probes, versions): (Arc<ConfigStore>, Arc<Probes>, Versions),
     tls: Option<Arc<WebTls>>,
 ) -> Result<Option<WebServer>, StartError> {
     if config.web.addresses.is_empty() {
@@ -188,6 +191,7 @@ fn start_web(
         lab,
         control,
         config: store,
+        probes,
         timeouts,
         version: VERSION,
     };

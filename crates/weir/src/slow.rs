@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_base::Printable;
-use weir_web::span_in_words;
+use weir_monitor::span;
 
 use crate::events::Stream;
 
@@ -96,10 +96,8 @@ fn process(process: &Value) -> String {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => otherwise.to_owned(),
     };
-    let seconds = process["state_seconds"]
-        .as_f64()
-        .map(|seconds| format!(" for {}", span_in_words(seconds.round())))
-        .unwrap_or_default();
+    let seconds =
+        process["state_seconds"].as_f64().map(|seconds| format!(" for {}", span(seconds.round()))).unwrap_or_default();
     format!(
         "{} {} of {}: {}{seconds}: {}",
         process["process_id"],

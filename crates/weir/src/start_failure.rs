@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use weir_store::load;
+
 use crate::failure::Failure;
-use crate::load;
 use crate::process;
 
 /// Writes a failure to the log of the file, as far as that can be read, and to standard error if it is `printed`.

@@ -17,8 +17,8 @@ use crate::milliseconds::time;
 use crate::slow::{self, Slow};
 use crate::top_cluster::Cluster;
 use crate::top_statements::Statements;
+use weir_monitor::span;
 use weir_terminal::{Output, Term, columns, print_line};
-use weir_web::span_in_words;
 
 /// The pause before reconnecting, when a stream has ended.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -300,10 +300,10 @@ fn problem(problem: &Value, at: f64) -> String {
     let (name, health) = (problem["pool"].as_str().unwrap_or_default(), &problem["health"]);
     let mut line = format!("{name}: {}", state(problem));
     if let Some(since) = health["since"].as_f64() {
-        line += &format!(" for {}", span_in_words((at - since).max(0.0).floor()));
+        line += &format!(" for {}", span((at - since).max(0.0).floor()));
     }
     if let Some(seen) = health["not_seen_since"].as_f64() {
-        line += &format!(", not seen for {}", span_in_words((at - seen).max(0.0).floor()));
+        line += &format!(", not seen for {}", span((at - seen).max(0.0).floor()));
     }
     line += &format!(", clients affected: {}", health["clients"]);
     if let Some(refused) = health["refused"].as_u64().filter(|refused| *refused > 0) {

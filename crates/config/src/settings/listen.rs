@@ -159,10 +159,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.server)),
         "How long the host of a server may acknowledge nothing until its connections count as lost: it sets keep-alive \
          probes (the first after two fifths of it, then one in each fifth, in whole seconds) of connections to servers, \
-         as far as the settings above don't. What was sent to a host that was silent already is sent again for as long \
-         as the system does (tcp_retries2), or `user_timeout`, which also ends a connection whose server reads nothing for \
-         as long. A pause of the host or the network that is longer costs the transactions on its connections. 0, or \
-         `keepalive` off: the settings above.",
+         as far as the settings above don't; and where something was sent the kernel is asked (TCP_INFO) whether it was \
+         acknowledged. A server that reads nothing, as behind a lock, is not silent: its host answers. (`user_timeout` \
+         ends its connection, too.) A pause of the host or the network that is longer costs the transactions on its \
+         connections. 0, or `keepalive` off: the settings above.",
     )
     .ini_own("server_tcp_timeout")
     .ini_default("0"),

@@ -26,10 +26,10 @@ const SURPLUS: (u32, RangeInclusive<u32>) = (8, 10..=100);
 const LOCAL_SURPLUS: (u32, RangeInclusive<u32>) = (32, 4..=20);
 
 /// The limit of connections that applies to one with this many parts of the surplus for local clients.
-fn max_connections(core: &Core, locals: u32) -> u32 {
+fn max_connections(core: &mut Core, locals: u32) -> u32 {
     let max_clients = core.common.config().max_clients;
     let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
-    max_clients.saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
+    core.client_quota.full_at(max_clients).saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
 }
 
 /// Whether a client is root, or the operating system's user of this process, which is `uid`.

@@ -152,8 +152,8 @@ pub(crate) fn link<I: Io>(
 ) -> bool {
     slot.counts.stats.server_assignment_count += 1;
     client.linked(server.conn);
-    if cx.common.silence.rests() {
-        silence::watch(cx.common, cx.now);
+    if cx.common.silence.is_on() && !slot.is_watched {
+        silence::watch(cx.common, cx.now, client.pool, slot);
     }
     server.serves(client.conn, cx.now);
     if cx.io.logs(Level::Noise) {

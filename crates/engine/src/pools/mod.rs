@@ -77,6 +77,8 @@ pub(crate) struct PoolSlot {
     pub(crate) pool: Pool<Clean>,
     /// The pool's earliest timer.
     pub(crate) armed: Time,
+    /// Whether it is looked at whether the hosts of its servers acknowledge what was sent (`server::silence`).
+    pub(crate) is_watched: bool,
     /// Whether the pool needs work at its own deadlines only: what [`PoolSlot::seems_plain`] says, as of the last poll.
     /// A pool is polled after each change of that.
     pub(crate) is_plain: bool,
@@ -317,6 +319,7 @@ impl PoolSlot {
             rules,
             pool,
             armed: Time::NEVER,
+            is_watched: false,
             is_plain: false,
             counts: PoolCounts::new(now),
             error_rate: ErrorRate::default(),

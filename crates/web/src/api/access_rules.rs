@@ -7,9 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use weir_config::{Config, ShownRule};
-
-use crate::ask::Workers;
-use crate::error::ApiError;
+use weir_http::ApiError;
+use weir_monitor::Workers;
 
 /// The most rules that are shown, and the most names of one.
 const RULES: usize = 1000;

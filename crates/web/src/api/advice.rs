@@ -10,19 +10,15 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_config::Config;
+use weir_http::ApiError;
+use weir_monitor::{
+    ActivityProbe, Advice, Incident, IncidentCause, Measured, Scale, Watch, Workers, advise, current, whole_or_none,
+};
 
 use super::applied_advice::{AppliedAdvice, AppliedChange};
 use super::moments::moments;
 use super::params::{Changer, Name, within};
-use crate::activity_probe::ActivityProbe;
-use crate::advice::{Advice, Measured, advise};
-use crate::ask::Workers;
-use crate::clock;
-use crate::error::ApiError;
-use crate::incident::{Cause, Incident, current};
 use crate::pool_tests::PoolTests;
-use crate::watch::{Scale, Watch};
-use crate::whole::whole_or_none;
 
 /// Seconds that count as the present.
 const RECENT: u64 = 300;
@@ -48,7 +44,7 @@ pub(crate) struct All {
 #[derive(Serialize)]
 struct Live {
     pool: String,
-    cause: Cause,
+    cause: IncidentCause,
     title: &'static str,
     text: String,
     advice: &'static str,
@@ -82,7 +78,7 @@ async fn sizing(
     config: &Config,
     name: String,
 ) -> Result<Option<Advice>, ApiError> {
-    let now = clock::now().as_secs();
+    let now = weir_monitor::now().as_secs();
     let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { return Ok(None) };
     let mut measured = Measured {
         size: pool.limits.size,

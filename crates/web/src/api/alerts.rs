@@ -6,16 +6,13 @@ use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{AlertState, Author, ListedAlert};
+use weir_http::ApiError;
+use weir_monitor::{
+    AlertWatch, NewSilence, PastAlert, Silence, TargetReport, TestResult, Watch, Workers, seconds_of, whole,
+};
 
 use super::page::page_limit;
 use super::params::{Number, within};
-use crate::alerts::{Alerts, NewSilence, PastAlert, Silence, TargetReport, TestResult};
-use crate::ask::Workers;
-use crate::clock;
-use crate::error::ApiError;
-use crate::figures::seconds_of;
-use crate::watch::Watch;
-use crate::whole::whole;
 
 /// The longest silence, in minutes: thirty days.
 const LONGEST: u64 = 30 * 24 * 60;
@@ -80,13 +77,13 @@ impl From<ListedAlert> for Alert {
 
 /// `GET /api/v1/alerts`.
 pub(crate) async fn list(
-    State(alerts): State<Alerts>,
+    State(alerts): State<AlertWatch>,
     State(workers): State<Workers>,
     State(watch): State<Watch>,
 ) -> Result<Json<Page>, ApiError> {
     let (_, config) = workers.report().await?;
     let rules = &config.alerts;
-    let (of_alert, now) = (watch.incidents().of_alert(), clock::now().as_secs_f64());
+    let (of_alert, now) = (watch.incidents().of_alert(), weir_monitor::now().as_secs_f64());
     let alert = |of: ListedAlert| {
         let of = Alert::from(of);
         Alert { incident: of_alert(&of.rule, of.pool.as_deref(), of.since, now), ..of }
@@ -132,13 +129,13 @@ pub(crate) struct PastQuery {
 
 /// `GET /api/v1/alerts/past`.
 pub(crate) async fn past(
-    State(alerts): State<Alerts>,
+    State(alerts): State<AlertWatch>,
     State(watch): State<Watch>,
     wanted: Result<Query<PastQuery>, QueryRejection>,
 ) -> Result<Json<PastAlerts>, ApiError> {
     let Query(PastQuery { pool, limit }) = wanted?;
     let most = page_limit(limit.or(Some(LISTED)))?;
-    let (of_alert, now) = (watch.incidents().of_alert(), clock::now().as_secs_f64());
+    let (of_alert, now) = (watch.incidents().of_alert(), weir_monitor::now().as_secs_f64());
     let past = |alert: PastAlert| {
         let until = if alert.lasts { now } else { alert.until.unwrap_or(alert.fired) };
         let incident = of_alert(&alert.rule, alert.pool.as_deref(), alert.since, until);
@@ -149,7 +146,7 @@ pub(crate) async fn past(
 
 /// `POST /api/v1/alerts/test`.
 pub(crate) async fn test(
-    State(alerts): State<Alerts>,
+    State(alerts): State<AlertWatch>,
     State(workers): State<Workers>,
 ) -> Result<Json<Vec<TestResult>>, ApiError> {
     let (_, config) = workers.report().await?;
@@ -169,7 +166,7 @@ pub(crate) struct Wanted {
 
 /// `POST /api/v1/silences`.
 pub(crate) async fn silence(
-    State(alerts): State<Alerts>,
+    State(alerts): State<AlertWatch>,
     Extension(author): Extension<Author>,
     body: Result<Json<Wanted>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Silence>), ApiError> {
@@ -178,11 +175,11 @@ pub(crate) async fn silence(
     let short = |text: String| text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>();
     let (pool, rule, comment) = (pool.map(short), rule.map(short), short(comment));
     let new = NewSilence { pool, rule, comment, by: author.user, seconds: minutes as f64 * 60.0 };
-    alerts.silence(new).await.map(|silence| (StatusCode::CREATED, Json(silence)))
+    Ok((StatusCode::CREATED, Json(alerts.silence(new).await?)))
 }
 
 /// `DELETE /api/v1/silences/{id}`.
-pub(crate) async fn end_silence(State(alerts): State<Alerts>, Number(id): Number) -> Result<StatusCode, ApiError> {
+pub(crate) async fn end_silence(State(alerts): State<AlertWatch>, Number(id): Number) -> Result<StatusCode, ApiError> {
     match alerts.end_silence(id).await {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiError::Unknown("silence", id.to_string())),

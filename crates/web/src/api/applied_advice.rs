@@ -13,18 +13,12 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 use weir_admin::{Author, ChangeSource};
 use weir_config::{Edit, EntryKind, Operation, WebRole};
+use weir_http::{ApiError, Reader};
+use weir_monitor::{Moment, Scale, Watch, Workers, lock, span};
 
 use super::body;
 use super::moments::moments;
-use crate::access::Reader;
-use crate::advice::Moment;
-use crate::ask::Workers;
 use crate::audit::Audit;
-use crate::clock;
-use crate::error::ApiError;
-use crate::lock::lock;
-use crate::watch::{Scale, Watch};
-use crate::words::span;
 
 /// The name of changes that Weir makes by itself.
 const ITSELF: &str = "weir (advice)";
@@ -142,7 +136,7 @@ impl AppliedAdvice {
     ) -> Result<AppliedChange, ApiError> {
         let written = self.written(pool).await?;
         let before = change.keys().map(|key| (key.clone(), written.get(key).cloned().unwrap_or(Value::Null))).collect();
-        let at = clock::now();
+        let at = weir_monitor::now();
         let waits_before =
             Waits::of(&self.moments(pool, at.as_secs().saturating_sub(watched.as_secs()), watched.as_secs()).await?);
         self.set(pool, change.clone(), author).await?;
@@ -249,7 +243,8 @@ impl AppliedAdvice {
 
     async fn set(&self, pool: &str, values: Map<String, Value>, author: Author) -> Result<(), ApiError> {
         let keys = body::keys(EntryKind::Pool, values)?;
-        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys)).into(), author).await.map(drop)
+        self.workers.change(Edit::Pool(pool.to_owned(), Operation::Alter(keys)).into(), author).await?;
+        Ok(())
     }
 
     async fn written(&self, pool: &str) -> Result<Map<String, Value>, ApiError> {

@@ -9,11 +9,10 @@ use axum::extract::{Extension, Query, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use weir_http::{ApiError, Reader};
 
 use super::page::page_limit;
-use crate::access::Reader;
 use crate::audit::{Audit, AuditEntry};
-use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
 
 /// The status that is shown for a change that no request made.

@@ -8,9 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
 use weir_admin::Persisted;
 use weir_config::{EntryKind, Keys, ShownValue};
-
-use crate::access::Reader;
-use crate::error::ApiError;
+use weir_http::{ApiError, Reader};
 
 pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 

@@ -6,13 +6,12 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use weir_config::{Edit, EntryKind, Operation};
+use weir_http::{ApiError, Reader};
+use weir_monitor::Workers;
 
 use super::body::{self, Body, PersistedBody};
 use super::params::{Changer, Name};
 use super::pools::{self, Pool};
-use crate::access::Reader;
-use crate::ask::Workers;
-use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 
 /// The answer to a change.

@@ -4,10 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use weir_admin::{ClusterNode, ClusterPool, ClusterShare, ClusterView};
-
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::figures::seconds;
+use weir_http::ApiError;
+use weir_monitor::{Workers, seconds};
 
 /// Without a cluster all is empty.
 #[derive(Serialize, Default)]

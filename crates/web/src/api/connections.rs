@@ -10,12 +10,10 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Connections, Cursor, SocketRecord};
 use weir_base::WorkerId;
+use weir_http::ApiError;
+use weir_monitor::{Pinned, Workers, seconds, seconds_of};
 
 use super::page::page_limit;
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::figures::{seconds, seconds_of};
-use crate::pinned::Pinned;
 
 /// Worker pages that are read for one page of the answer.
 const LOOKS: usize = 64;
@@ -163,5 +161,6 @@ pub(crate) async fn kill(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::Bad("a client's id is a number; GET /api/v1/clients lists them".into()))?;
-    workers.run(Command::KillClient(id)).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::KillClient(id)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -9,12 +9,11 @@ use serde::Serialize;
 use weir_admin::{PoolRecord, Report, ServerCapacity};
 use weir_base::Target;
 use weir_config::{Config, PoolConfig};
+use weir_http::ApiError;
+use weir_monitor::{Answered, Capacities, Question, Workers};
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
-use crate::ask::Workers;
-use crate::capacities::{Answered, Capacities, Question};
-use crate::error::ApiError;
 
 /// The most pools of a server that are listed.
 const LISTED: usize = 200;

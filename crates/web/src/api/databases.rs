@@ -7,11 +7,11 @@ use axum::extract::State;
 use serde::Serialize;
 use weir_admin::Report;
 use weir_config::Config;
+use weir_http::ApiError;
+use weir_monitor::Workers;
 
 use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
-use crate::ask::Workers;
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct Page {

@@ -6,10 +6,10 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DryRun, ModeOutcome, RECORD_SECONDS, TrafficLine, UseLevel};
+use weir_http::ApiError;
+use weir_monitor::Workers;
 
 use super::params::{Name, within};
-use crate::ask::Workers;
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct All {
@@ -109,19 +109,22 @@ pub(crate) async fn start_all(State(workers): State<Workers>, seconds: SecondsPa
 
 /// `POST /api/v1/pools/{name}/stop-record`.
 pub(crate) async fn stop(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::StopRecord(Some(name))).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::StopRecord(Some(name))).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/v1/stop-record`.
 pub(crate) async fn stop_all(State(workers): State<Workers>) -> Done {
-    workers.run(Command::StopRecord(None)).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::StopRecord(None)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn begin(workers: &Workers, name: Option<String>, seconds: SecondsParam) -> Done {
     let Query(SecondsQuery { seconds }) = seconds?;
     let (usual, most) = RECORD_SECONDS;
     let seconds = within("seconds", u64::from(seconds.unwrap_or(usual)), u64::from(most))? as u32;
-    workers.run(Command::StartRecord(name, seconds)).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::StartRecord(name, seconds)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn runs(workers: &Workers) -> Result<Vec<DryRun>, ApiError> {

@@ -1,18 +1,23 @@
 //! `GET /api/v1/events`: the figures of pools, once a second, as long as the client reads them.
 
-use axum::body::Body;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use hyper::body::Frame;
 use serde::Deserialize;
 
 use weir_admin::LogQuery;
+use weir_http::ApiError;
+use weir_monitor::{Events, Selection, Watch};
 
 use super::log::rank;
 use super::page::page_limit;
-use crate::error::ApiError;
-use crate::watch::{Selection, Watch};
 
 /// Lines of the log in one event: of more, the last ones.
 const LINES_A_SECOND: usize = 200;
@@ -54,5 +59,17 @@ pub(crate) async fn events(
     let Query(wanted) = wanted?;
     let (limit, log) = (page_limit(wanted.limit)?, wanted.log()?);
     let events = watch.listen(wanted.pool.map_or(Selection::Busiest(limit), Selection::One), log)?;
-    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)))
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(EventBody(events))))
+}
+
+/// The body of a stream.
+struct EventBody(Events);
+
+impl HttpBody for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_next(cx).map(|text| text.map(|text| Ok(Frame::data(Bytes::from_owner(text)))))
+    }
 }

@@ -13,11 +13,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 use weir_config::WebRole;
+use weir_http::{Access, ApiError, Caller, Reader, RequiredRole, Ticket};
 
-use crate::access::{Access, Caller, Reader, RequiredRole};
-use crate::admission::Ticket;
 use crate::audit::{Audit, PendingEntry};
-use crate::error::ApiError;
 
 use super::params::author;
 

@@ -8,11 +8,10 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use weir_http::ApiError;
+use weir_monitor::{Past, SERIES, Scale, Watch, merged, number, place};
 
 use super::params::Name;
-use crate::clock;
-use crate::error::ApiError;
-use crate::watch::{Past, SERIES, Scale, Watch, merged, number, place};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +68,7 @@ pub(crate) async fn history(
     let shown = chosen(wanted.series.as_deref())?;
     let (scale, moments, at_a_time) = wanted.range.plan();
     let step = scale.step() * at_a_time as u64;
-    let until = wanted.until.unwrap_or(u64::MAX).min(clock::now().as_secs());
+    let until = wanted.until.unwrap_or(u64::MAX).min(weir_monitor::now().as_secs());
     // The current step is counted, and is shown when it is over.
     let from = (until - until % step + step).saturating_sub(scale.step() * moments);
     let (samples, reason) = watch.history(&name, scale, from, moments).await?;
@@ -145,7 +144,7 @@ pub(crate) async fn overview(
         OverviewRange::Minute => Scale::Seconds,
         OverviewRange::Hour => Scale::Minutes,
     };
-    let (now, step) = (clock::now().as_secs(), scale.step());
+    let (now, step) = (weir_monitor::now().as_secs(), scale.step());
     // The current step is counted, and is shown when it is over.
     let from = (now - now % step).saturating_sub(step * MOMENTS);
     let (mut all, mut pools) = (BTreeMap::new(), BTreeMap::new());

@@ -6,13 +6,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::BackendSignal;
+use weir_http::ApiError;
+use weir_monitor::{ActivityProbe, Incident, PastIncident, ProcessKey, Watch, Workers, current};
 
 use super::page::page_limit;
-use crate::activity_probe::ActivityProbe;
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::incident::{Incident, Key, current};
-use crate::watch::{PastIncident, Watch};
 
 #[derive(Serialize)]
 pub(crate) struct All {
@@ -34,7 +31,8 @@ pub(crate) async fn list(
     let Query(IncidentsQuery { pool }) = wanted?;
     let (report, config) = workers.report().await?;
     let wanted = |name: &str| pool.as_deref().is_none_or(|pool| pool == name);
-    current(&workers, &activity_probe, &report, &config, wanted).await.map(|incidents| Json(All { incidents }))
+    let incidents = current(&workers, &activity_probe, &report, &config, wanted).await?;
+    Ok(Json(All { incidents }))
 }
 
 /// How many past incidents are listed, unless fewer are wanted.
@@ -63,7 +61,7 @@ pub(crate) async fn past(
 }
 
 type Backend = Result<Path<(String, u32)>, PathRejection>;
-type Body = Result<Json<Key>, JsonRejection>;
+type Body = Result<Json<ProcessKey>, JsonRejection>;
 
 /// `POST /api/v1/pools/{name}/backends/{process_id}/cancel`.
 pub(crate) async fn cancel(
@@ -91,5 +89,6 @@ async fn signal(
 ) -> Result<StatusCode, ApiError> {
     let Path((pool, process_id)) = backend?;
     let Json(key) = body.map_err(ApiError::BadBody)?;
-    activity_probe.signal(pool, key.of(process_id), signal).await.map(|()| StatusCode::NO_CONTENT)
+    activity_probe.signal(pool, key.of(process_id), signal).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -6,8 +6,8 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
+use weir_http::ApiError;
 
-use crate::error::ApiError;
 use crate::lab::{Lab, ReportList};
 
 /// A report is a page without scripts that fetches nothing; this policy makes the browser enforce it.

@@ -5,11 +5,10 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use weir_admin::{LOG_LEVELS, LogQuery};
+use weir_http::ApiError;
+use weir_monitor::{Line, Workers};
 
 use super::page::page_limit;
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::log_line::Line;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,11 +7,9 @@ use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use weir_http::{Access, ApiError, Caller, Identity, SingleSignOn};
 
-use crate::access::{Access, Caller, Identity};
 use crate::audit::Audit;
-use crate::error::ApiError;
-use crate::oidc::SingleSignOn;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

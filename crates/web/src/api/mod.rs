@@ -41,26 +41,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use axum::{Router, middleware};
 use tokio::time::timeout;
-use weir_admin::ConfigAccess;
+use weir_admin::{ConfigAccess, ServerProbes};
 use weir_config::WebRole;
+use weir_http::{Access, ApiError, HeldBody, RequiredRole, SingleSignOn, Ticket, Timeouts, guard};
+use weir_monitor::{ActivityProbe, AlertWatch, Capacities, ExportCounter, LastFigures, Watch, Workers};
 
-use crate::access::{Access, RequiredRole};
-use crate::activity_probe::ActivityProbe;
-use crate::admission::{HeldBody, Ticket};
-use crate::alerts::Alerts;
-use crate::ask::Workers;
 use crate::audit::Audit;
-use crate::capacities::Capacities;
-use crate::error::ApiError;
-use crate::export_counts::ExportCounter;
 use crate::health::Probe;
 use crate::lab::Lab;
-use crate::oidc::SingleSignOn;
 use crate::pool_tests::PoolTests;
-use crate::timeouts::Timeouts;
 use crate::versions::Versions;
-use crate::watch::Watch;
-use crate::{compress, docs, guard, health, metrics, panel};
+use crate::{compress, docs, health, metrics, panel};
 use applied_advice::AppliedAdvice;
 use gate::{Gate, MAX_BODY};
 
@@ -73,7 +64,7 @@ struct App {
     workers: Workers,
     access: Access,
     audit: Audit,
-    alerts: Alerts,
+    alerts: AlertWatch,
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
     pool_tests: PoolTests,
@@ -86,7 +77,7 @@ struct App {
     lab: Lab,
     sso: SingleSignOn,
     exports: ExportCounter,
-    figures: metrics::LastFigures,
+    figures: LastFigures,
 }
 
 /// Handlers take the parts of the state that they need.
@@ -102,7 +93,7 @@ macro_rules! handlers_take {
 
 handlers_take! {
     access: Access,
-    alerts: Alerts,
+    alerts: AlertWatch,
     audit: Audit,
     config: Arc<dyn ConfigAccess>,
     versions: Versions,
@@ -115,7 +106,7 @@ handlers_take! {
     watch: Watch,
     lab: Lab,
     exports: ExportCounter,
-    figures: metrics::LastFigures,
+    figures: LastFigures,
     sso: SingleSignOn,
 }
 
@@ -228,19 +219,46 @@ const VIEWER: RequiredRole = RequiredRole::Role(WebRole::Viewer);
 const OPERATOR: RequiredRole = RequiredRole::Role(WebRole::Operator);
 const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 
+/// What is behind the paths.
+pub(crate) struct Behind {
+    pub(crate) workers: Workers,
+    pub(crate) access: Access,
+    pub(crate) sso: SingleSignOn,
+    pub(crate) config: Arc<dyn ConfigAccess>,
+    pub(crate) probes: Arc<dyn ServerProbes>,
+    pub(crate) activity_probe: ActivityProbe,
+    pub(crate) watch: Watch,
+    pub(crate) versions: Versions,
+    pub(crate) alerts: AlertWatch,
+    pub(crate) exports: ExportCounter,
+    pub(crate) lab: Lab,
+    pub(crate) audit: Audit,
+    pub(crate) timeouts: Timeouts,
+    /// The version that SHOW VERSION shows.
+    pub(crate) version: &'static str,
+}
+
 /// All paths, behind the guard.
-pub(crate) fn router(
-    workers: Workers,
-    (access, sso): (Access, SingleSignOn),
-    (config, activity_probe): (Arc<dyn ConfigAccess>, ActivityProbe),
-    (watch, versions, alerts, exports): (Watch, Versions, Alerts, ExportCounter),
-    (lab, audit): (Lab, Audit),
-    timeouts: Timeouts,
-    version: &'static str,
-) -> Router {
+pub(crate) fn router(behind: Behind) -> Router {
+    let Behind {
+        workers,
+        access,
+        sso,
+        config,
+        probes,
+        activity_probe,
+        watch,
+        versions,
+        alerts,
+        exports,
+        lab,
+        audit,
+        timeouts,
+        version,
+    } = behind;
     let empty = Router::new();
-    let pool_tests = PoolTests::new(config.clone());
-    let capacities = Capacities::new(config.clone());
+    let pool_tests = PoolTests::new(config.clone(), probes.clone());
+    let capacities = Capacities::new(probes);
     let probe = Probe::new(workers.clone());
     let applied = AppliedAdvice::new(workers.clone(), watch.clone(), audit.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
@@ -257,7 +275,7 @@ pub(crate) fn router(
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, timeouts.request)))
-        .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(access.clone(), guard))
         .layer(compress::layer())
         .with_state(App {
             workers,
@@ -276,7 +294,7 @@ pub(crate) fn router(
             lab,
             sso,
             exports,
-            figures: metrics::LastFigures::default(),
+            figures: LastFigures::default(),
         })
 }
 
@@ -319,6 +337,13 @@ mod tests {
         let described: BTreeSet<&str> =
             description["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
         assert_eq!(described, paths().into_iter().map(|(path, ..)| path).collect());
+    }
+
+    #[test]
+    fn the_description_names_the_figures_of_a_pool() {
+        let description: serde_json::Value = serde_json::from_str(include_str!("openapi.json")).expect("JSON");
+        let names: Vec<_> = weir_monitor::SERIES.iter().map(|series| series.name).collect();
+        assert_eq!(description["components"]["schemas"]["SeriesName"]["enum"], serde_json::json!(names));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! A pool's recorded figures as the moments that advice is made of.
 
-use crate::advice::Moment;
-use crate::error::ApiError;
-use crate::watch::{Sample, Scale, Watch, place};
+use weir_http::ApiError;
+use weir_monitor::{Moment, Sample, Scale, Watch, place};
 
 /// The moments of a pool's past; those of which nothing is known are left out.
 pub(super) async fn moments(
@@ -12,7 +11,8 @@ pub(super) async fn moments(
     from: u64,
     count: u64,
 ) -> Result<Vec<Moment>, ApiError> {
-    watch.history(pool, scale, from, count).await.map(|(samples, _)| converted(&samples))
+    let (samples, _) = watch.history(pool, scale, from, count).await?;
+    Ok(converted(&samples))
 }
 
 /// Converts samples to moments; leaves out those of which nothing is known.

@@ -8,11 +8,10 @@ use axum::extract::{Extension, Query, State};
 use axum::http::header::{HOST, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse, Response};
+use weir_http::{Access, CALLBACK, Caller, Comeback, LONGEST_LOGIN, SingleSignOn, SsoError};
+use weir_monitor::Workers;
 
-use crate::access::{Access, Caller};
-use crate::ask::Workers;
 use crate::audit::{Audit, PendingEntry};
-use crate::oidc::{CALLBACK, Comeback, LONGEST, SingleSignOn, SsoError};
 
 /// From here to the panel's page, also where a proxy serves it below a path.
 const HOME: &str = "../../../";
@@ -28,7 +27,7 @@ pub(crate) async fn login(
     let oidc = access.oidc();
     let redirect_url = oidc.redirect_url.clone().unwrap_or_else(|| own_address(&access, &headers));
     match sso.begin(&oidc, from.ip(), redirect_url).await {
-        Ok(beginning) => redirect(&beginning.url, [access.login_cookie(&beginning.cookie, LONGEST)]),
+        Ok(beginning) => redirect(&beginning.url, [access.login_cookie(&beginning.cookie, LONGEST_LOGIN)]),
         Err(error) => {
             log(&workers, &error);
             failed(&access, &error)

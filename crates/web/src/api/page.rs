@@ -3,9 +3,9 @@
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
+use weir_http::ApiError;
 
 use super::params::within;
-use crate::error::ApiError;
 
 /// Entries of a page by default, and at most.
 const PAGE: usize = 100;

@@ -9,10 +9,10 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use weir_admin::{Author, ChangeRequest, ChangeSource};
 use weir_config::Edit;
+use weir_http::ApiError;
+use weir_monitor::Workers;
 
 use super::body::PersistedBody;
-use crate::ask::Workers;
-use crate::error::ApiError;
 use crate::versions::Versions;
 
 /// The longest comment on a change, in characters.

@@ -15,13 +15,11 @@ use weir_admin::{
     Command, DatabaseStats, LostState, PatroniRecord, PoolRecord, PrimaryRecord, PrimaryState, Refusals, Report, Stats,
 };
 use weir_config::{Config, PoolConfig};
+use weir_http::ApiError;
+use weir_monitor::{Affected, Clients, HealthView, Servers, Workers, seconds, seconds_of};
 
 use super::page::{PageParams, PageRequest};
 use super::params::{Name, within};
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::figures::{Clients, Servers, seconds, seconds_of};
-use crate::pool_health::{Affected, Health};
 
 /// How long the handler waits for a command that waits for servers, by default and at most, in seconds.
 const DEFAULT_TIMEOUT: u64 = 10;
@@ -53,7 +51,7 @@ pub(crate) struct Pool {
     paused: bool,
     disabled: bool,
     /// Of its users' parts the worst.
-    health: Health,
+    health: HealthView,
     clients: Clients,
     servers: Servers,
     /// The clients that keep their servers between transactions.
@@ -135,7 +133,7 @@ struct Pins {
 #[derive(Serialize)]
 struct PoolUser {
     user: String,
-    health: Health,
+    health: HealthView,
     clients: Clients,
     servers: Servers,
     longest_wait_seconds: f64,
@@ -226,7 +224,7 @@ impl<'a> Index<'a> {
             reserve_size: pattern.limits.reserve_size,
             paused: self.report.paused.contains(name),
             disabled: self.report.disabled.contains(name),
-            health: Health::from(if records.is_empty() { unused } else { &all.health }),
+            health: HealthView::from(if records.is_empty() { unused } else { &all.health }),
             clients: Clients::of(&all),
             servers: Servers::of(&all),
             pinned: Pins {
@@ -255,7 +253,7 @@ impl PoolUser {
     fn of(record: &PoolRecord) -> PoolUser {
         PoolUser {
             user: record.user.clone(),
-            health: Health::from(&record.health),
+            health: HealthView::from(&record.health),
             clients: Clients::of(record),
             servers: Servers::of(record),
             longest_wait_seconds: seconds(record.maxwait),
@@ -299,7 +297,8 @@ const DONE: StatusCode = StatusCode::NO_CONTENT;
 async fn wait_for(workers: &Workers, command: Command, timeout: TimeoutParam) -> Done {
     let Query(TimeoutQuery { timeout }) = timeout?;
     let seconds = within("timeout", timeout.unwrap_or(DEFAULT_TIMEOUT), MAX_TIMEOUT)?;
-    workers.run_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
+    workers.run_within(command, Duration::from_secs(seconds)).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pools/{name}/pause`.
@@ -309,17 +308,20 @@ pub(crate) async fn pause(State(workers): State<Workers>, Name(name): Name, time
 
 /// `POST /api/v1/pools/{name}/resume`.
 pub(crate) async fn resume(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Resume(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Resume(Some(name))).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pools/{name}/reconnect`.
 pub(crate) async fn reconnect(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Reconnect(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Reconnect(Some(name))).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pools/{name}/retry`.
 pub(crate) async fn retry(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Retry(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Retry(Some(name))).await?;
+    Ok(DONE)
 }
 
 #[derive(Deserialize)]
@@ -339,7 +341,8 @@ pub(crate) async fn switch(
     let (_, config) = workers.report().await?;
     let longest = longest_switch(config.pool(&name).as_deref(), timeout)?;
     let command = Command::Switch { database: name, host };
-    workers.run_within(command, longest).await.map(|()| DONE)
+    workers.run_within(command, longest).await?;
+    Ok(DONE)
 }
 
 /// How long the handler waits for a SWITCH: the pool goes back by itself after its `switch_timeout`, and says why.
@@ -351,17 +354,20 @@ fn longest_switch(pool: Option<&PoolConfig>, timeout: Option<u64>) -> Result<Dur
 
 /// `POST /api/v1/pools/{name}/kill`.
 pub(crate) async fn kill(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Kill(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Kill(Some(name))).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pools/{name}/disable`.
 pub(crate) async fn disable(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Disable(name)).await.map(|()| DONE)
+    workers.run(Command::Disable(name)).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pools/{name}/enable`.
 pub(crate) async fn enable(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.run(Command::Enable(name)).await.map(|()| DONE)
+    workers.run(Command::Enable(name)).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/pause`.
@@ -371,12 +377,14 @@ pub(crate) async fn pause_all(State(workers): State<Workers>, timeout: TimeoutPa
 
 /// `POST /api/v1/resume`.
 pub(crate) async fn resume_all(State(workers): State<Workers>) -> Done {
-    workers.run(Command::Resume(None)).await.map(|()| DONE)
+    workers.run(Command::Resume(None)).await?;
+    Ok(DONE)
 }
 
 /// `POST /api/v1/reconnect`.
 pub(crate) async fn reconnect_all(State(workers): State<Workers>) -> Done {
-    workers.run(Command::Reconnect(None)).await.map(|()| DONE)
+    workers.run(Command::Reconnect(None)).await?;
+    Ok(DONE)
 }
 
 #[cfg(test)]

@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DrainRecord, ServiceState, ShutdownMode};
 use weir_base::Span;
 use weir_config::{Assignment, Edit};
+use weir_http::{ApiError, Reader};
+use weir_monitor::{FaultView, Workers};
 
 use super::body::PersistedBody;
 use super::params::{Changer, Name};
-use crate::access::Reader;
-use crate::ask::Workers;
-use crate::error::ApiError;
-use crate::faults::Fault;
 
 #[derive(Serialize)]
 pub(crate) struct Status {
@@ -36,7 +34,7 @@ pub(crate) struct Status {
     /// The name of this node's cluster; empty: none.
     cluster: String,
     /// What is wrong with Weir itself, the worst first.
-    faults: Vec<Fault>,
+    faults: Vec<FaultView>,
 }
 
 #[derive(Serialize)]
@@ -78,13 +76,14 @@ pub(crate) async fn status(
         max_clients: config.max_clients,
         servers: report.pools.iter().map(|pool| pool.servers()).sum(),
         cluster: if config.cluster.etcd.is_empty() { String::new() } else { config.cluster.name.clone() },
-        faults: report.faults.iter().map(Fault::from).collect(),
+        faults: report.faults.iter().map(FaultView::from).collect(),
     }))
 }
 
 /// `POST /api/v1/drain`.
 pub(crate) async fn drain(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
-    workers.run(Command::Shutdown(ShutdownMode::Drain)).await.map(|()| StatusCode::ACCEPTED)
+    workers.run(Command::Shutdown(ShutdownMode::Drain)).await?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 #[derive(Serialize)]

@@ -6,10 +6,10 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Report, StatementRecord};
+use weir_http::ApiError;
+use weir_monitor::Workers;
 
 use super::page::page_limit;
-use crate::ask::Workers;
-use crate::error::ApiError;
 
 #[derive(Serialize)]
 pub(crate) struct All {
@@ -94,7 +94,8 @@ pub(crate) async fn list(
 
 /// `POST /api/v1/statements/reset`.
 pub(crate) async fn reset(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
-    workers.run(Command::ResetStatements).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::ResetStatements).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn all(report: &Report, sort: Sort, limit: usize, pool: Option<&str>) -> All {

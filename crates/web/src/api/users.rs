@@ -14,14 +14,12 @@ use serde_json::{Map, Value, json};
 use weir_admin::{PoolRecord, Report};
 use weir_base::Span;
 use weir_config::{Config, Edit, EntryKind, Keys, Operation, SecretForm, WebRole};
+use weir_http::{ApiError, Reader};
+use weir_monitor::Workers;
 
 use super::body::{self, Body, PersistedBody};
 use super::page::{PageParams, PageRequest};
 use super::params::{Changer, Name};
-use crate::access::Reader;
-use crate::ask::Workers;
-use crate::clock;
-use crate::error::ApiError;
 use crate::pool_tests::PoolTests;
 
 /// How many lines and pools of a user are shown.
@@ -148,7 +146,7 @@ fn end_of_overlap(time: &Value, body: &Map<String, Value>) -> Result<String, Api
     if !body.get("password").is_some_and(Value::is_string) {
         return Err(body::bad(KEEP_OLD, "needs a new \"password\" with it"));
     }
-    Ok(weir_config::moment_text(clock::now().as_secs() + span.micros() / 1_000_000))
+    Ok(weir_config::moment_text(weir_monitor::now().as_secs() + span.micros() / 1_000_000))
 }
 
 /// What a test of a login needs.
@@ -224,7 +222,7 @@ fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, V
     let listed = rules.remove("password").is_some();
     // They are fields of the user.
     ["former_secret", "former_secret_until", "disabled"].iter().for_each(|key| drop(rules.remove(*key)));
-    let now = clock::now().as_secs();
+    let now = weir_monitor::now().as_secs();
     let until = config.users.get(name).map(|rules| rules.former_secret_until);
     let has = |names: &[String]| names.iter().any(|one| one == name);
     let console = if has(&config.admin_users) { Some("admin") } else { has(&config.stats_users).then_some("stats") };

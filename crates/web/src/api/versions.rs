@@ -12,17 +12,15 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
-use weir_admin::{ChangeError, ChangePreview, ConfigAccess, Report};
+use weir_admin::{ChangeError, ChangePreview, ConfigAccess, ConfigHistory, Report};
 use weir_config::{Config, Edit, Restore};
+use weir_http::{ApiError, Reader};
+use weir_monitor::{Workers, whole_or_none};
 
 use super::body::PersistedBody;
 use super::page::page_limit;
 use super::params::{Changer, Number};
-use crate::access::Reader;
-use crate::ask::Workers;
-use crate::error::ApiError;
 use crate::versions::{Difference, Version, Versions};
-use crate::whole::whole_or_none;
 
 /// The most secrets of a request.
 const MOST_SECRETS: usize = 1000;
@@ -215,7 +213,8 @@ pub(crate) async fn reload(
             return Err(ApiError::NotChanged(ChangeError::NotAsPreviewed));
         }
     }
-    changer.workers.reload(changer.author).await.map(|()| StatusCode::NO_CONTENT)
+    changer.workers.reload(changer.author).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// As replies and requests write which text a file has.

@@ -4,10 +4,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_admin::{ChangeError, ConfigAccess, Control, ControlRequest, Deliver, PoolTestResult};
+use weir_admin::{
+    Activity, BackendKey, BackendSignal, ChangeError, ConfigAccess, Control, ControlRequest, Deliver, LookedAt,
+    PlannedPool, PoolTestResult, ProbeError, ServerCapacity, ServerProbes, UserTestError, UserTestResult,
+};
+use weir_base::Target;
 use weir_config::{Accounts, Keys};
 use weir_web::{Timeouts, Versions, WebOptions, WebServer};
 
@@ -28,8 +33,38 @@ impl ConfigAccess for Ended {
         Arc::default()
     }
 
-    fn try_pool(&self, pool: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
-        Ok(Err(format!("nobody tries {pool}")))
+    fn plan_pool(&self, name: &str, _: Keys) -> Result<PlannedPool, ChangeError> {
+        let text = format!("[auth]\ntype = \"trust\"\n[pools.{name}]\nhost = \"db\"\n");
+        let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).expect("it is valid");
+        Ok(PlannedPool { pool: config.pools[name].clone(), config: Arc::new(config) })
+    }
+}
+
+/// No server can be reached.
+pub(crate) struct Nowhere;
+
+impl ServerProbes for Nowhere {
+    fn test_pool(&self, _: &PlannedPool) -> Result<PoolTestResult, ProbeError> {
+        Err(ProbeError::Server("nobody tries it".to_owned()))
+    }
+
+    fn test_user(&self, _: &str, _: &str, _: &str) -> Result<UserTestResult, UserTestError> {
+        let message = "nobody tries it".to_owned();
+        Err(UserTestError { message, sqlstate: String::new(), detail: None, hint: None })
+    }
+
+    fn activity(&self, _: &str) -> Result<Activity, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
+    }
+
+    fn keep_looks(&self, _: &[LookedAt]) {}
+
+    fn capacity(&self, _: &str, _: &Target) -> Result<ServerCapacity, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
+    }
+
+    fn signal(&self, _: &str, _: BackendKey, _: BackendSignal) -> Result<bool, ProbeError> {
+        Err(ProbeError::Server("nobody looks".to_owned()))
     }
 }
 
@@ -45,6 +80,7 @@ pub(crate) fn options(address: SocketAddr) -> WebOptions {
         lab: None,
         tls: None,
         config: ended,
+        probes: Arc::new(Nowhere),
         timeouts: Timeouts::default(),
         version: "test",
     }

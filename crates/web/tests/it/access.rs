@@ -10,9 +10,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use weir_admin::{ChangeError, ConfigAccess, Control, ControlRequest, Deliver, PoolTestResult};
-use weir_config::{Account, Accounts, Keys, WebRole};
+use weir_admin::{ConfigAccess, Control, ControlRequest, Deliver};
+use weir_config::{Account, Accounts, WebRole};
 use weir_web::{Timeouts, Versions, WebOptions, WebServer, WebTls, hash_password, hash_token};
+
+use crate::common::Nowhere;
 
 const PASSWORD: &str = "correct horse";
 
@@ -41,10 +43,6 @@ impl ConfigAccess for File {
     fn accounts(&self) -> Arc<Accounts> {
         self.0.lock().unwrap().clone()
     }
-
-    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
-        Ok(Err("nobody tries it".to_owned()))
-    }
 }
 
 fn users() -> Accounts {
@@ -70,6 +68,7 @@ fn options(file: &Arc<File>) -> WebOptions {
         tls: None,
         control: file.clone(),
         config: file.clone(),
+        probes: Arc::new(Nowhere),
         timeouts: Timeouts::default(),
         version: "test",
     }

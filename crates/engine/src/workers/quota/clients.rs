@@ -12,6 +12,8 @@ use super::{ClientUse, IfFull, Key, QuotaRequest, Resource};
 #[derive(Default)]
 pub(crate) struct ClientQuota {
     total: u32,
+    /// What counts as full: `max_clients`, or more after a reload that has lowered it below what is connected.
+    full_at: Option<u32>,
     requests: HashMap<u64, ConnId>,
 }
 
@@ -19,6 +21,13 @@ impl ClientQuota {
     /// Worker 0: the number of clients of the process.
     pub(crate) fn total(&self) -> u32 {
         self.total
+    }
+
+    /// Worker 0: how many clients count as full, where at most `max_clients` are wanted. After a reload those that are
+    /// connected stay, so that connections beyond are still refused with a reason, and operators get in.
+    pub(crate) fn full_at(&mut self, max_clients: u32) -> u32 {
+        let connected = self.full_at.map_or(self.total, |before| before.min(self.total));
+        *self.full_at.insert(max_clients.max(connected))
     }
 
     /// Worker 0: a client was accepted.

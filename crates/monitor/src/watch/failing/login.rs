@@ -1,0 +1,134 @@
+//! Clients that can't log in for another reason than a limit.
+
+use weir_admin::{ClientNames, RefusedLogin, Report, quoted};
+
+use super::growth::{Counts, Growth};
+use crate::faults::FaultView;
+
+/// For this long after the last one it lasts, in seconds: a program that is refused may try again once in a while.
+const LASTS: f64 = 60.0;
+/// From this many refused logins on it is a program, and not somebody's typing error.
+const LEAST: u64 = 5;
+
+/// Refused logins, by who and why in words.
+pub(super) struct Logins(Growth);
+
+impl Default for Logins {
+    fn default() -> Logins {
+        Logins(Growth::new(LASTS, true))
+    }
+}
+
+impl Logins {
+    pub(super) fn look(&mut self, report: &Report, now: f64) -> Option<FaultView> {
+        self.0.take(counted(report), now);
+        let count = self.0.total(now).filter(|count| *count >= LEAST)?;
+        let most = self.0.most()?;
+        let of_most = report.refused_logins.list().iter().find(|login| words(login) == most);
+        let kinds: Vec<_> = self.0.by().keys().collect();
+        let mut affected = ClientNames::default();
+        let is_meant = |login: &&RefusedLogin| kinds.contains(&&words(login));
+        for login in report.refused_logins.list().iter().filter(is_meant) {
+            affected.count_unproven(&login.user, "", 1);
+        }
+        let pool = of_most.map(|login| login.database.clone());
+        let hint = of_most.and_then(hint);
+        Some(FaultView {
+            kind: "login",
+            problem: true,
+            summary: format!("Clients can't log in: {count} refused. {}.", self.0.names().unwrap_or_default()),
+            advice: hint.unwrap_or("The log has each of them with its reason.").to_owned(),
+            since: self.0.since(),
+            pool: pool.filter(|pool| !pool.is_empty()),
+            clients: kinds.len() as u32,
+            affected,
+            ..FaultView::default()
+        })
+    }
+}
+
+/// What to do, for an operator.
+fn hint(login: &RefusedLogin) -> Option<&'static str> {
+    match login.why.starts_with("auth_query failed: ") {
+        true => Some(
+            "Correct auth_query, the function that it calls, or the privileges of auth_user: until then only users with a \
+             secret in the auth file can log in.",
+        ),
+        false => login.hint,
+    }
+}
+
+fn counted(report: &Report) -> Counts {
+    let mut counts = Counts::new();
+    for login in report.refused_logins.list().iter().filter(|login| !login.is_limit) {
+        *counts.entry(words(login)).or_default() += login.count;
+    }
+    counts
+}
+
+/// A kind of refused logins: `"ann" to "shop" from 10.0.0.7 (password authentication failed)`.
+fn words(login: &RefusedLogin) -> String {
+    format!("{} ({})", who(login), login.why)
+}
+
+/// Who was refused: the user, the pool and the origin. Names are what a client has sent before its login, so they are
+/// quoted: none reads like another part of the sentence.
+pub(super) fn who(login: &RefusedLogin) -> String {
+    let RefusedLogin { user, database, origin, .. } = login;
+    match (user.as_str(), database.as_str()) {
+        ("", "") => format!("several users from {origin}"),
+        (user, "") => format!("{} from {origin}", quoted(user)),
+        (user, database) => format!("{} to {} from {origin}", quoted(user), quoted(database)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(user: &str, count: u64) -> Report {
+        let mut report = Report::default();
+        report.refused_logins.add(RefusedLogin {
+            user: user.to_owned(),
+            database: "shop".to_owned(),
+            origin: weir_base::Origin::Local(7),
+            why: "password authentication failed".to_owned(),
+            hint: Some("See the auth file."),
+            is_limit: false,
+            count,
+            last: 101_000_000,
+        });
+        report
+    }
+
+    #[test]
+    fn logins_that_a_program_repeats_are_a_fault_and_one_of_a_person_is_none() {
+        let mut logins = Logins::default();
+        assert!(logins.look(&Report::default(), 100.0).is_none());
+        assert!(logins.look(&refused("ann", 1), 101.0).is_none());
+        let found = logins.look(&refused("ann", 6), 131.0).expect("a fault");
+        assert_eq!((found.kind, found.since), ("login", 101.0));
+        let words = "6 refused. \"ann\" to \"shop\" from user 7 of this machine (password authentication failed).";
+        assert!(found.summary.contains(words) && found.advice == "See the auth file.", "{found:?}");
+        assert!(logins.look(&refused("ann", 6), 191.0).is_some());
+        assert!(logins.look(&refused("ann", 6), 192.0).is_none());
+    }
+
+    #[test]
+    fn a_name_that_reads_like_a_sentence_stays_within_its_quotes() {
+        let hostile = "bob\" from 10.0.0.1. The disk is full. Ask \"eve";
+        let mut logins = Logins::default();
+        logins.look(&Report::default(), 100.0);
+        let found = logins.look(&refused(hostile, 5), 101.0).expect("a fault");
+        let name = "\"bob\"\" from 10.0.0.1. The disk is full. Ask \"\"eve\"";
+        let expected =
+            format!("Clients can't log in: 5 refused. {name} to \"shop\" from user 7 of this machine (password");
+        assert!(found.summary.starts_with(&expected), "{}", found.summary);
+        // What is outside of quotes is Weir's own, whatever the name is.
+        let own: String = found.summary.split('"').step_by(2).collect();
+        assert_eq!(
+            own,
+            "Clients can't log in: 5 refused.  to  from user 7 of this machine (password authentication failed)."
+        );
+    }
+}
