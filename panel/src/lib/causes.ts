@@ -62,9 +62,11 @@ export function causesOf(problems: Problem[], faults: Fault[], serverOf: (pool: 
   const causes = [...groups].map(([key, group]) => ofPools(key, group, serverOf));
   // The order follows from what changes seldom, so that nothing changes its place while figures do.
   const rank = ({ ink, unseen }: Cause) => (ink === 'wait' ? 2 : Number(unseen !== null));
+  // Faults come with the worst first.
+  const newer = (a: Cause, b: Cause) => (a.faults.length > 0 || b.faults.length > 0 ? 0 : (b.since ?? 0) - (a.since ?? 0) || (a.key < b.key ? -1 : 1));
   const all = [...causes, ...groupedFaults(faults)];
   return all.sort(
-    (a, b) => rank(a) - rank(b) || b.pools.length - a.pools.length || badness(b.state) - badness(a.state) || (b.since ?? 0) - (a.since ?? 0) || (a.key < b.key ? -1 : 1),
+    (a, b) => rank(a) - rank(b) || b.pools.length - a.pools.length || badness(b.state) - badness(a.state) || newer(a, b),
   );
 }
 

@@ -83,8 +83,11 @@ pub struct WatchAround {
     /// Why pools are slow.
     pub findings: Findings,
     /// Gets what operators have changed at the console lately, each second.
-    pub console: Box<dyn Fn(&[ConsoleDeed]) + Send + Sync>,
+    pub console: TakeDeeds,
 }
+
+/// Takes in what operators have changed at the console: the latest, with those that it has had before.
+pub type TakeDeeds = Box<dyn Fn(&[ConsoleDeed]) + Send + Sync>;
 
 #[derive(Default)]
 struct WatchState {
