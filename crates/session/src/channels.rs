@@ -42,6 +42,18 @@ impl SharedNotification {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooMany;
 
+/// Whether the shared connection receives what the client itself sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hearing {
+    /// Maybe: it began to listen later than the client's last request was sent, or no connection listens.
+    #[default]
+    Unsure,
+    /// All of it: it listened on all channels before.
+    All,
+    /// Nothing: it is at another host, where nobody hears of it.
+    Nothing,
+}
+
 /// Something that waits for the end of the client's transaction.
 #[derive(Debug)]
 enum Waiting {
@@ -64,9 +76,7 @@ pub struct Channels {
     /// Which of those that wait may prove to be the client's own, by sender and hash; the first `read` of them.
     unclaimed: HashMap<(u32, u64), VecDeque<usize>>,
     read: usize,
-    /// The shared connection listened on all of them before the client's last request was sent: so it gets all that the
-    /// client sends.
-    heard: bool,
+    own_hearing: Hearing,
     /// Notifications of the client's own that the shared connection has not received yet: how many, by a hash.
     own: HashMap<u64, usize>,
     own_count: usize,
@@ -108,9 +118,9 @@ impl Channels {
         self.names.iter().for_each(|name| listen(name, query));
     }
 
-    /// Whether the shared connection listens on all of them, at a time when no request of the client's is under way.
-    pub fn set_heard(&mut self, heard: bool) {
-        self.heard = heard;
+    /// What the shared connection receives of what the client sends next. No request of the client's is under way.
+    pub fn set_hearing(&mut self, hearing: Hearing) {
+        self.own_hearing = hearing;
     }
 
     /// Whether something waits for the end of a transaction.
@@ -124,11 +134,12 @@ impl Channels {
     }
 
     /// The client's server has shown a notification that the client itself has sent. One on a channel on which the
-    /// client did not listen before this transaction comes by this way only. Where the shared connection may have begun
-    /// to listen later it is not waited for: it may be missing ([`gap`](Channels::gap)).
+    /// client did not listen before this transaction comes by this way only, and so does each one if the shared connection
+    /// is at another host. Where that may have begun to listen later it is not waited for: it may be missing
+    /// ([`gap`](Channels::gap)).
     pub(crate) fn sent(&mut self, notification: SharedNotification) -> Result<(), TooMany> {
         self.own_pid = notification.pid;
-        if !self.has(&notification.channel) {
+        if !self.has(&notification.channel) || self.own_hearing == Hearing::Nothing {
             return self.push(Arc::new(notification), true);
         }
         let key = notification.key();
@@ -136,7 +147,7 @@ impl Channels {
             *own = true;
             return Ok(());
         }
-        if !self.heard {
+        if self.own_hearing == Hearing::Unsure {
             return Ok(());
         }
         if self.own_count * ENTRY >= MOST_BYTES {
@@ -191,7 +202,7 @@ impl Channels {
 
     /// The shared connection was lost: what was sent until another one listens is missing.
     pub fn gap(&mut self) {
-        (self.own, self.own_count, self.heard) = (HashMap::new(), 0, false);
+        (self.own, self.own_count, self.own_hearing) = (HashMap::new(), 0, Hearing::Unsure);
         if !matches!(self.waiting.back(), Some(Waiting::Gap)) {
             self.waiting.push_back(Waiting::Gap);
         }
@@ -247,7 +258,7 @@ mod tests {
 
     fn heard(names: impl IntoIterator<Item = &'static str>) -> Channels {
         let mut channels = Channels::new(names.into_iter().map(Arc::from));
-        channels.set_heard(true);
+        channels.set_hearing(Hearing::All);
         channels
     }
 
@@ -305,12 +316,21 @@ mod tests {
         channels.gap();
         channels.sent(notification(7, "a", "two")).unwrap();
         assert!(!channels.awaits_own());
-        channels.set_heard(true);
+        channels.set_hearing(Hearing::All);
         channels.sent(notification(8, "a", "three")).unwrap();
         assert!(channels.awaits_own());
         channels.received(Arc::new(notification(8, "a", "three"))).unwrap();
         assert_eq!(written(&mut channels, 99), [(0, "gap".to_owned()), (99, "three".to_owned())]);
         assert!(!channels.awaits_own());
+    }
+
+    #[test]
+    fn what_is_sent_at_another_host_comes_from_there() {
+        let mut channels = heard(["a"]);
+        channels.set_hearing(Hearing::Nothing);
+        channels.sent(notification(7, "a", "one")).unwrap();
+        assert!(!channels.awaits_own());
+        assert_eq!(written(&mut channels, 99), [(99, "one".to_owned())]);
     }
 
     #[test]

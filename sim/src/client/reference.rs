@@ -210,10 +210,10 @@ impl Reference {
         if let Some(violation) = self.skip_parameters(message) {
             return Some(violation);
         }
-        self.compare(message)
+        self.compare(message, cancelling)
     }
 
-    fn compare(&mut self, message: &Back) -> Option<Violation> {
+    fn compare(&mut self, message: &Back, cancelling: bool) -> Option<Violation> {
         if let (Some(Reply::State(expected)), Back::Row(state), true) =
             (self.core.out.front_mut(), message, self.may_keep_its_server && !self.keeps_state)
             && is_own(state, self.client)
@@ -228,7 +228,11 @@ impl Reference {
                 }
                 self.waiting = None;
                 self.advance();
-                if message == &Back::Ready(b'I') && self.has_all_replies() { self.missing_notification() } else { None }
+                if message == &Back::Ready(b'I') && self.has_all_replies() {
+                    self.missing_notification(cancelling)
+                } else {
+                    None
+                }
             }
             None if self.keeps_state && self.has_lost_values(message) => None,
             None if self.may_keep_its_server && self.is_refused_to_prepare(message) => {
@@ -296,10 +300,13 @@ impl Reference {
         }
     }
 
-    /// All is answered: a session has received its own notifications by now, in their order.
-    fn missing_notification(&mut self) -> Option<Violation> {
+    /// All is answered: a session has received its own notifications by now, in their order. While a cancel is under way
+    /// to its server, they come later.
+    fn missing_notification(&mut self, cancelling: bool) -> Option<Violation> {
         let (expected, received) = (self.core.take_heard(), std::mem::take(&mut self.received));
-        if std::mem::take(&mut self.gap) || !self.hears {
+        if self.gap || !self.hears || cancelling {
+            // The gap lasts until another server listens.
+            self.gap &= received.is_empty();
             return None;
         }
         let mut received = received.into_iter();

@@ -313,7 +313,11 @@ impl Script<'_> {
             4 => format!("CREATE TEMP TABLE {name} AS SELECT /*{token}*/"),
             5 => format!("SELECT INTO TEMP {name} /*{token}*/"),
             6 => format!("SELECT pg_advisory_lock({name}) /*{token}*/"),
-            _ => format!("LISTEN {name} /*{token}*/; NOTIFY {name} {token}"),
+            // Again on a channel that the session knows, or on a new one.
+            _ => match self.core.channel().filter(|_| self.rules.mode.keeps_state()).map(str::to_owned) {
+                Some(known) if self.rng.chance(700) => format!("NOTIFY {known} {token}"),
+                _ => format!("LISTEN {name} /*{token}*/; NOTIFY {name} {token}"),
+            },
         };
         // Longer than what is held of a text.
         let filling = if self.rng.chance(200) { format!("/*{}*/ ", "x".repeat(600)) } else { String::new() };

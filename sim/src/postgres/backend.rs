@@ -167,6 +167,10 @@ impl Backend {
     /// Bytes arrived.
     pub(super) fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
         self.inbox.push(bytes);
+        self.work_soon(ctx);
+    }
+
+    fn work_soon(&mut self, ctx: &mut Context) {
         if !self.working {
             self.working = true;
             let delay = self.rng.span(5, 2_000);
@@ -234,9 +238,10 @@ impl Backend {
     }
 
     /// Another session on the same server sent a notification.
-    pub(super) fn notify(&mut self, from: u32, channel: &str, payload: &str) {
+    pub(super) fn notify(&mut self, ctx: &mut Context, from: u32, channel: &str, payload: &str) {
         if matches!(&self.phase, Phase::Serving(core) if core.listens_on(channel)) {
             self.notifications.push((from, channel.to_owned(), payload.to_owned()));
+            self.work_soon(ctx);
         }
     }
 

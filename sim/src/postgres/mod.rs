@@ -145,7 +145,7 @@ impl Postgres {
     pub(crate) fn drained(&mut self, ctx: &mut Context, number: u32) {
         self.with(number, |backend, admission, behaviour| backend.drained(ctx, admission, behaviour));
         self.began(ctx, number);
-        self.spread(number);
+        self.spread(ctx, number);
     }
 
     /// The connection of a process has ended, in order or not.
@@ -170,7 +170,7 @@ impl Postgres {
         }
         self.with(number, |backend, admission, behaviour| backend.woken(ctx, reason, admission, behaviour));
         self.began(ctx, number);
-        self.spread(number);
+        self.spread(ctx, number);
     }
 
     /// The cancel request that a process carries takes effect; its connection is closed later.
@@ -193,13 +193,13 @@ impl Postgres {
     }
 
     /// Delivers the notifications that a process has sent to others.
-    fn spread(&mut self, number: u32) {
+    fn spread(&mut self, ctx: &mut Context, number: u32) {
         let Some(backend) = self.get(number) else { return };
         let (server, notified) = (backend.server, backend.take_notified());
         for (channel, payload) in notified {
             let all = self.backends.iter_mut().flatten();
             for other in all.filter(|b| b.server == server && !b.is(number)) {
-                other.notify(number, &channel, &payload);
+                other.notify(ctx, number, &channel, &payload);
             }
         }
     }

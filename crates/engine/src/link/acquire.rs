@@ -211,8 +211,10 @@ fn send_parameters<I: Io>(
     server: &mut ServerSlot,
 ) -> bool {
     let (to, conn) = (client.conn, server.conn);
+    if let ClientPhase::Ready(session) = client.phase_mut() {
+        slot.listening.note_heard(session, server.connection.target());
+    }
     let (ClientPhase::Ready(session), Some((up, phase))) = (client.phase_mut(), server.up()) else { return false };
-    slot.listening.note_heard(session);
     let mut wire = Wire::new(cx.io, to, conn, &[], None);
     let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use weir_base::ConnId;
+use weir_base::{ConnId, Target};
 use weir_session::Client;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::FollowUp;
 use crate::core::Core;
 use crate::listen::state::{By, Table};
+use crate::server::slot::ServerSlot;
 
 /// Whether all that the client has been promised has arrived: its channels are heard, and what it sent itself was
-/// received. Where no server listens there is nothing to wait for. No request of the client's is under way.
-pub(crate) fn is_ready(session: &mut Client, table: Option<&Table>) -> bool {
+/// received. Where no server listens there is nothing to wait for. No request of the client's is under way; `at`: where
+/// its server is.
+pub(crate) fn is_ready(session: &mut Client, table: Option<&Table>, at: Option<&Target>) -> bool {
     let (Some(channels), Some(table)) = (session.channels_mut(), table) else { return true };
-    let heard = table.is_shared(channels.names());
-    channels.set_heard(heard);
-    !matches!(table.by, By::Server(_)) || (heard && !channels.awaits_own())
+    channels.set_hearing(table.hearing(channels.names(), at));
+    !matches!(table.by, By::Server(_)) || (table.hears(channels.names()) && !channels.awaits_own())
 }
 
 /// Something has happened for which clients of a pool wait: those that have waited for enough continue.
@@ -30,8 +31,11 @@ pub(crate) fn check_all(core: &mut Core, ix: u32) {
 pub(crate) fn check(core: &mut Core, ix: u32, conn: ConnId) {
     let Some(table) = core.pools.get_mut(ix).listening.table() else { return };
     let Some(left) = table.waiting.remove(&conn) else { return };
+    let server = core.conns.get::<ClientSlot>(conn).and_then(|client| client.link);
+    let server = server.and_then(|server| core.conns.get::<ServerSlot>(server));
+    let at = server.map(|server| server.connection.target().clone());
     let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { return };
-    if client.ready().is_none_or(|session| is_ready(session, Some(&*table))) {
+    if client.ready().is_none_or(|session| is_ready(session, Some(&*table), at.as_ref())) {
         core.common.follow_up(FollowUp::Listens(conn, left));
     } else {
         table.waiting.insert(conn, left);

@@ -85,7 +85,11 @@ pub(crate) fn follow<I: Io>(
     if let By::Server(listener) = by {
         server::send_commands(cx!(core, now, io), core.pools.get_mut(server.pool), &mut core.conns, listener);
     }
-    if clients::is_ready(session, core.pools.get_mut(server.pool).listening.table().as_deref()) {
+    if clients::is_ready(
+        session,
+        core.pools.get_mut(server.pool).listening.table().as_deref(),
+        Some(server.connection.target()),
+    ) {
         return Followed::Shared;
     }
     Followed::Waits

@@ -53,6 +53,7 @@ fn listens<I: Io>(core: &mut Core, now: Time, server: &mut ServerSlot, io: &mut 
     up.listens_for_client();
     lines::about_server(core, Level::Debug, server, format_args!("listens for all clients of the pool"), io);
     let slot = core.pools.get_mut(server.pool);
+    slot.listening.table().into_iter().for_each(|table| table.at = Some(server.connection.target().clone()));
     commands(cx!(core, now, io), slot, server);
 }
 

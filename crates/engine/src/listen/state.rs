@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Target, Time};
 use weir_config::PoolConfig;
+use weir_session::channels::Hearing;
 use weir_session::listener::Listener;
 use weir_session::{Client, Left};
 
@@ -30,6 +31,8 @@ pub(crate) fn has_room(config: &PoolConfig, workers: u16, is_limited: bool) -> b
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) by: By,
+    /// Where the server is that listens.
+    pub(crate) at: Option<Target>,
     channels: BTreeMap<Arc<str>, Channel>,
     /// Channels that have lost their last client, and on which the server still listens.
     left: BTreeSet<Arc<str>>,
@@ -66,11 +69,11 @@ impl Listening {
         self.table.as_deref_mut()
     }
 
-    /// A client's next request is sent: whether a server listens on all of its channels before it.
-    pub(crate) fn note_heard(&self, session: &mut Client) {
+    /// A client's next request is sent to a server of this host: whether a server listens on all of its channels before.
+    pub(crate) fn note_heard(&self, session: &mut Client, at: &Target) {
         if let Some(channels) = session.channels_mut() {
-            let heard = self.table.as_deref().is_some_and(|table| table.is_shared(channels.names()));
-            channels.set_heard(heard);
+            let table = self.table.as_deref();
+            channels.set_hearing(table.map_or(Hearing::Unsure, |table| table.hearing(channels.names(), Some(at))));
         }
     }
 
@@ -138,9 +141,13 @@ impl Table {
         names.iter().all(|name| self.channels.get(name).is_some_and(|channel| channel.heard))
     }
 
-    /// Whether a server listens on all of these for the pool's clients.
-    pub(crate) fn is_shared(&self, names: &[Arc<str>]) -> bool {
-        matches!(self.by, By::Server(_)) && self.hears(names)
+    /// What the server that listens hears of what a client with these channels sends at this host.
+    pub(crate) fn hearing(&self, names: &[Arc<str>], at: Option<&Target>) -> Hearing {
+        match self.by {
+            By::Server(_) if self.at.as_ref() != at => Hearing::Nothing,
+            By::Server(_) if self.hears(names) => Hearing::All,
+            _ => Hearing::Unsure,
+        }
     }
 
     /// The server listens on these already.

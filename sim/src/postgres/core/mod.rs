@@ -175,6 +175,11 @@ impl Core {
         self.listens.contains(channel)
     }
 
+    /// A channel on which the session listens.
+    pub(crate) fn channel(&self) -> Option<&str> {
+        self.listens.first().map(String::as_str)
+    }
+
     /// Takes the session's own notifications that it receives itself, in order.
     pub(crate) fn take_heard(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.heard)
