@@ -54,7 +54,7 @@ test('what is red on the first screen leads to the incident', async () => {
   for (const red of [
     () => page.locator('[role=row] .why a').click(),
     () => page.locator('[role=row] .heat a').last().click(),
-    () => page.getByRole('region', { name: 'State of all pools' }).getByRole('link', { name: 'The pool has a problem' }).click(),
+    () => page.getByRole('region', { name: 'State of all pools' }).getByRole('link', { name: /^shop: / }).click(),
     async () => {
       await page.getByRole('slider', { name: 'The last hour, by the minute' }).focus();
       await page.keyboard.press('Enter');

@@ -136,10 +136,14 @@ test('each pool has the same word in the API, the console and the panel, and eac
     const row = page.locator('[role=row]').filter({ has: page.locator('.name').getByRole('link', { name, exact: true }) });
     await row.getByText(state, { exact: true }).first().waitFor();
   }
-  // One has the bar, the others are a click away; and clients that a limit refuses are a fault.
+  // A limit that refuses clients is a fault of their pool.
+  const limited = page.locator('[role=row]').filter({ has: page.locator('.name').getByRole('link', { name: 'blog', exact: true }) });
+  await limited.getByText('limit reached', { exact: true }).waitFor();
+  // One has the bar, the others are named, and a click away.
   const banner = page.getByRole('region', { name: 'Problems', exact: true });
+  await banner.getByText(/^Also (\w+: [\w ]+; ){2}\w+: [\w ]+ and \d+ more$/).waitFor();
   await banner.getByRole('link', { name: /^\d+ incidents$/ }).click();
-  await page.getByRole('region', { name: 'Incident of Clients' }).getByText(/A limit refuses clients or their requests of blog/).waitFor();
+  await page.getByRole('region', { name: 'Incident of blog' }).getByText(/max_db_client_connections = 1 of blog is reached: .* "web" of app has 1\./).waitFor();
   // What the pool's health says is the incident's word, too.
   for (const name of ['desk', 'gone', 'mute', 'nope']) {
     await page.getByRole('region', { name: `Incident of ${name}` }).locator('.title').getByText(STATES[name], { exact: true }).waitFor();

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::client_names::NamedClients;
+
 /// The backends of one server that matter to a pool, at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Activity {
@@ -83,6 +85,8 @@ pub struct ServerCapacity {
     pub looks: u32,
     /// The databases and users with the most connections, at most 50.
     pub by_role: Vec<RoleConnections>,
+    /// The applications and users with the most connections, those of Weir's own servers included: three at most.
+    pub by_application: Vec<NamedClients>,
     /// The user that asked.
     pub user: String,
 }

@@ -53,6 +53,21 @@ pub struct Author {
     pub request: u64,
 }
 
+/// A command of the console that changed something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConsoleDeed {
+    /// When: microseconds since 1970. Later ones have greater numbers.
+    pub at: u64,
+    /// The operator, and from where: an address, or `unix`.
+    pub user: String,
+    /// See `user`.
+    pub from: String,
+    /// The command, and what it is about: [`Command::deed`](crate::Command::deed).
+    pub command: &'static str,
+    /// See `command`.
+    pub object: Option<String>,
+}
+
 impl Author {
     /// The author of a reload by a signal.
     pub fn signal() -> Author {

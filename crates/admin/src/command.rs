@@ -285,6 +285,17 @@ impl Command {
         }
     }
 
+    /// What the command changes, for the audit log: a database or a client; none for all. `None`: it changes nothing, or
+    /// makes a version of the configuration, which has its author.
+    pub fn deed(&self) -> Option<(&'static str, Option<String>)> {
+        match self {
+            Command::Show(_) | Command::SetParameter(_) | Command::Set { .. } => None,
+            Command::Reload | Command::WaitClose(_) | Command::Retry(_) => None,
+            Command::KillClient(id) => Some((self.name(), Some(id.to_string()))),
+            _ => Some((self.name(), self.database().map(str::to_owned))),
+        }
+    }
+
     /// The command's tag in CommandComplete.
     pub fn tag(&self) -> Cow<'static, str> {
         match self {

@@ -3,6 +3,8 @@
 //! Owns which SQLSTATEs say that the server itself is in trouble, the names of conditions, and what to do. Must not know
 //! how errors are counted (the engine does).
 
+use weir_base::plural;
+
 use crate::client_names::ClientNames;
 use crate::one_line::quoted;
 use crate::pool_counters::SqlState;
@@ -10,6 +12,10 @@ use crate::pool_counters::SqlState;
 /// What fails so often that a pool is *failing*. The greater one says more of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum FailingOf {
+    /// Queries of one application, whose clients stay in transactions that have failed.
+    Aborted,
+    /// All transactions of one application in a row: it has too few for a share.
+    InARow,
     /// Nearly all transactions of one application, or some by errors of a server in trouble.
     Application,
     /// The servers of the pool: the database server ends them again and again.
@@ -44,7 +50,8 @@ impl FailingQueries {
     /// Adds another part of the pool, or another pool where both are shown as one: the kind of the one with more errors.
     /// What says more is kept, and of two applications the one with more errors.
     pub(crate) fn add(&mut self, other: &FailingQueries) {
-        let is_same = self.of == other.of && (self.of != FailingOf::Application || self.by.most(1) == other.by.most(1));
+        let is_whole = matches!(self.of, FailingOf::Pool | FailingOf::Servers);
+        let is_same = self.of == other.of && (is_whole || self.by.most(1) == other.by.most(1));
         if !is_same {
             if (other.of, other.errors) > (self.of, self.errors) {
                 self.clone_from(other);
@@ -73,6 +80,8 @@ impl FailingQueries {
         let most = self.by.most(1).pop();
         let named = most.as_ref().filter(|it| !it.application_name.is_empty());
         let application = named.map(|it| format!("of application {}", quoted(&it.application_name)));
+        let user = || most.as_ref().map(|it| format!("of user {}", quoted(&it.user)));
+        let who = || application.clone().or_else(user).unwrap_or_default();
         let (errors, queries) = (self.errors, self.queries.max(self.errors));
         match self.of {
             FailingOf::Pool => {
@@ -80,10 +89,16 @@ impl FailingQueries {
                 format!("{errors} of {queries} queries in the last seconds ended in an error{name}{who}")
             }
             FailingOf::Application => {
-                let user = most.map(|it| format!("of user {}", quoted(&it.user)));
-                let who = application.or(user).unwrap_or_default();
-                format!("{errors} of {queries} transactions {who} in the last seconds ended in an error{name}")
+                format!("{errors} of {queries} transactions {} in the last seconds ended in an error{name}", who())
             }
+            FailingOf::InARow => format!("the last {errors} transactions {} all ended in an error{name}", who()),
+            FailingOf::Aborted => format!(
+                "{errors} of {queries} queries {} in the last seconds ended in an error: {} in a transaction that has \
+                 failed, and {} not roll it back",
+                who(),
+                plural(self.clients.into(), "client stays", "clients stay"),
+                if self.clients == 1 { "does" } else { "do" }
+            ),
             FailingOf::Servers => {
                 format!("the server ended {errors} connections of the pool in the last seconds{name}")
             }
@@ -117,6 +132,7 @@ fn condition(sqlstate: &str) -> Option<&'static str> {
         "23503" => "foreign key violation",
         "23505" => "unique violation",
         "25006" => "read-only SQL transaction",
+        "25P02" => "in failed SQL transaction",
         "26000" => "invalid SQL statement name",
         "28000" => "invalid authorization specification",
         "40001" => "serialization failure",
@@ -136,6 +152,7 @@ fn condition(sqlstate: &str) -> Option<&'static str> {
         "57P02" => "crash shutdown",
         "57P03" => "cannot connect now",
         "57P04" => "database dropped",
+        "57014" => "query canceled",
         "58000" => "system error",
         "58030" => "I/O error",
         "58P01" => "undefined file",
@@ -156,12 +173,28 @@ pub(crate) fn advice(sqlstate: &str) -> Option<&'static str> {
         "53100" => "Free space on the disks of the database server, those for temporary files included.",
         "53200" => "Free memory on the database server, or lower its work_mem, or the pool's size.",
         "53300" => "Free connections of the database server, or raise its max_connections.",
-        "57P01" | "57P02" | "57P03" => "See in the database server's log why it ends connections.",
+        "25P02" => {
+            "Let the application roll back after an error: until then the server refuses every query of its transaction. \
+             Dropping its clients ends these transactions."
+        }
+        "57P02" | "08006" => {
+            "See in the database server's log why it ends connections. It ends all of them when one of its processes crashes, \
+             or is killed for want of memory."
+        }
+        "57P01" | "57P03" => "See in the database server's log why it ends connections.",
         "58030" | "58P01" | "XX001" | "XX002" => {
             "Look at the database server's disks and its log. Data may be damaged: make no further changes before you know."
         }
         "42P01" | "42703" | "42883" => {
             "See what was deployed last: the schema lacks what the application asks for, or the application is older or newer."
+        }
+        "40001" => {
+            "Let the application repeat such transactions. Where the server is a standby, it cancels queries that delay its \
+             replay: shorten them, raise max_standby_streaming_delay, or set hot_standby_feedback."
+        }
+        "57014" => {
+            "See whether statement_timeout (of the role, the database or the application) ends these queries, and why they have \
+             become slow; or who cancels them."
         }
         "42501" => "See which privileges of the pool's user were revoked.",
         _ => return None,
@@ -211,6 +244,10 @@ mod tests {
         assert_eq!(nameless.message(), words);
         failing.add(&FailingQueries { of: FailingOf::Servers, sqlstate: *b"57P01", errors: 4, ..nameless });
         assert_eq!(failing.message(), "the server ended 4 connections of the pool in the last seconds: admin shutdown");
+        let stay = FailingQueries { of: FailingOf::Aborted, sqlstate: *b"25P02", errors: 9, ..failing.clone() };
+        assert!(stay.message().ends_with(": 3 clients stay in a transaction that has failed, and do not roll it back"));
+        let row = FailingQueries { of: FailingOf::InARow, sqlstate: *b"42P01", errors: 7, ..failing.clone() };
+        assert!(row.message().starts_with("the last 7 transactions of user "), "{}", row.message());
         assert!(advice("53100").is_some_and(|advice| advice.contains("disks")));
     }
 }

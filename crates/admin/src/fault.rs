@@ -2,11 +2,14 @@
 //! thread in its place, finds it and sends it to the workers, whose reports have it for the console, the API and the
 //! metrics.
 
+use crate::client_names::ClientNames;
+
 /// The kinds of faults: each is the rule of an alert, and a label of the metrics.
-pub const FAULT_KINDS: [&str; 8] = ["certificate", "cluster", "disk", "limit", "login", "look", "read_only", "reload"];
+pub const FAULT_KINDS: [&str; 9] =
+    ["certificate", "cluster", "disk", "limit", "login", "look", "read_only", "reload", "unread"];
 
 /// A fault, for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fault {
     /// One of [`FAULT_KINDS`].
     pub kind: &'static str,
@@ -18,4 +21,12 @@ pub struct Fault {
     pub advice: String,
     /// Since when the fault has consequences, or when they begin: microseconds since 1970.
     pub since: u64,
+    /// When it was last seen, where it lasts for some seconds more: microseconds since 1970; 0 while it is seen.
+    pub not_seen_since: u64,
+    /// The pool whose clients feel it, if it is one pool's.
+    pub pool: Option<String>,
+    /// How many clients feel it, at least, and who they are.
+    pub clients: u32,
+    /// See `clients`.
+    pub affected: ClientNames,
 }

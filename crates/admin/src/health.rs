@@ -18,9 +18,15 @@ use crate::refused_clients::RefusedClients;
 /// long counts as failed.
 pub const MOTIONLESS: Span = Span::from_secs(3);
 
+/// A client that has read nothing of its result for so long holds its server up.
+pub const UNREAD: Span = Span::from_secs(10);
+
 /// The SQLSTATEs of a server that refuses the user, the password or the database, beside class 28: no such database,
 /// and no privilege to connect to it (PostgreSQL documentation, Appendix A).
 const REJECTIONS: [&str; 2] = ["3D000", "42501"];
+
+/// The SQLSTATE classes of a server that answers a login, and can't serve it: no resources, a system error, an internal one.
+const REFUSES: [&str; 3] = ["53", "58", "XX"];
 
 /// Weir's own words for a server that is not what the pool's `target_session_attrs` wants.
 const ATTRIBUTES: [&str; 4] = [
@@ -168,6 +174,10 @@ pub struct Symptoms {
     pub unanswered: u32,
     /// See `unanswered`.
     pub unanswered_by: ClientNames,
+    /// Clients that have read nothing of a result for [`UNREAD`], so that their servers can't go on, and who they are.
+    pub unread: u32,
+    /// See `unread`.
+    pub unread_by: ClientNames,
     /// When one of the pool's servers last sent something: microseconds since 1970.
     pub heard: u64,
     /// The host of all the pool's servers, of a pool with several hosts.
@@ -206,6 +216,8 @@ impl Symptoms {
         self.pinned_by.add(&other.pinned_by);
         self.unanswered += other.unanswered;
         self.unanswered_by.add(&other.unanswered_by);
+        self.unread += other.unread;
+        self.unread_by.add(&other.unread_by);
         self.heard = self.heard.max(other.heard);
         if self.only_at.is_none() {
             self.only_at.clone_from(&other.only_at);
@@ -296,6 +308,14 @@ impl LoginFailure {
                  failover is under way."
             }
             _ if says("TLS handshake") => "Renew the database server's certificate, or correct Weir's [tls.server].",
+            "08006" if says("accepts no connection") || says("timed out") => {
+                "Packets to it have no answer: see whether its machine is up, and whether a firewall or the network in between \
+                 drops them."
+            }
+            code if REFUSES.contains(&&code[..2.min(code.len())]) => {
+                "The server runs and answers, but refuses each login with an error: read its log, and see whether its disks are \
+                 full."
+            }
             _ if says("could not look up") => "Correct the pool's host, or check the name server of this machine.",
             _ => return None,
         })
@@ -368,10 +388,22 @@ impl PoolHealth {
         self.error.as_ref().and_then(of_error).or(found).unwrap_or_else(|| self.state.advice())
     }
 
+    /// The reason as [`reason`](PoolHealth::reason) has it, and since when that is not seen any more.
+    pub fn reason_now(&self) -> Option<String> {
+        let over = |reason: String| match self.not_seen_since {
+            0 => reason,
+            at => format!("since {} no more: {reason}", timestamp(at)),
+        };
+        self.reason().map(over)
+    }
+
     /// The reason as one line: the error with its SQLSTATE, or what was found out.
     pub fn reason(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("{} ({})", error.message, error.sqlstate));
-        error.or_else(|| self.cause())
+        match (error, self.cause()) {
+            (Some(error), Some(cause)) => Some(format!("{error}. {cause}")),
+            (error, cause) => error.or(cause),
+        }
     }
 
     /// What was found out beside an error: who holds what, or that clients wait for the end of a pause.

@@ -183,7 +183,8 @@ impl Seen {
         if !is_held {
             self.error = error_of(state, symptoms);
         }
-        let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| is_made_by_waits(state));
+        let explains = is_made_by_waits(state) || self.error.as_ref().is_some_and(|error| error.sqlstate == "53300");
+        let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| explains);
         self.finding.clone_from(&finding);
         let kept_waiting = self.kept_waiting(pool, now);
         let is_problem = state.is_problem() || kept_waiting > 0;
@@ -314,7 +315,7 @@ fn suspect(unresponsive: &HashMap<Target, UnresponsiveHost>, config: &Config, da
 /// What was found out about a pool, as far as it still explains something: a lock that is waited for only for a moment,
 /// or no more, does not.
 fn applies(finding: &Finding, pool: &PoolRecord, now: u64) -> Option<Finding> {
-    let felt = pool.cl_waiting > 0 || pool.symptoms.unanswered > 0;
+    let felt = pool.cl_waiting > 0 || pool.symptoms.unanswered > 0 || pool.symptoms.failure.is_some();
     let lasts = finding.lock.as_ref().is_none_or(|lock| now.saturating_sub(lock.since) >= LONG_WAIT.micros());
     (felt && lasts && finding.is_fresh(now)).then(|| finding.clone())
 }

@@ -46,8 +46,8 @@ pub use alerts::{AlertKey, AlertNotice, AlertState, AlertStates, Condition, Fire
 pub use applications::{Applications, SeenApplication, gives_way, stem};
 pub use certificate::{CertificateExpiry, CertificateUse};
 pub use change::{
-    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, ConfigHistory, LastReload,
-    Persisted,
+    Adopted, Author, ChangeError, ChangePreview, ChangeRequest, ChangeSource, ConfigAccess, ConfigHistory, ConsoleDeed,
+    LastReload, Persisted,
 };
 pub use client_names::{ClientNames, NamedClients};
 pub use clock::timestamp;
@@ -61,7 +61,7 @@ pub use error::{ALL_DATABASES, CommandError};
 pub use failing::{FailingOf, FailingQueries, is_grave, is_grave_class};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
-pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UnresponsiveHost, is_rejection};
+pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UNREAD, UnresponsiveHost, is_rejection};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};
 pub use histogram::{Histogram, Times};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_base::{PoolMode, Span, Target};
 
 use crate::applications::Applications;
-use crate::change::LastReload;
+use crate::change::{ConsoleDeed, LastReload};
 use crate::cluster::ClusterView;
 use crate::fault::Fault;
 use crate::finding::Finding;
@@ -73,6 +73,8 @@ pub struct Report {
     pub patroni: Vec<PatroniRecord>,
     /// What one worker answers to a step of a pool's move.
     pub primary_waits: PrimaryWaits,
+    /// What operators have changed at the console lately, the oldest first.
+    pub console_deeds: Vec<ConsoleDeed>,
     /// What is wrong with Weir itself, the worst first.
     pub faults: Arc<[Fault]>,
     /// What was found out about slow pools, by database.
@@ -418,6 +420,8 @@ impl Report {
         self.primaries.extend(other.primaries);
         self.patroni.extend(other.patroni);
         self.primary_waits.add(other.primary_waits);
+        self.console_deeds.extend(other.console_deeds);
+        self.console_deeds.sort_by_key(|deed| deed.at);
         // One worker knows them.
         if self.faults.is_empty() {
             self.faults = other.faults;

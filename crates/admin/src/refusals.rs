@@ -29,6 +29,8 @@ pub struct RefusalRecord {
     pub pool: Option<(String, String)>,
     /// The counters.
     pub refusals: Refusals,
+    /// The setting whose limit was reached last, by its name in a `weir.toml`.
+    pub limit: Option<&'static str>,
 }
 
 impl Refusals {
@@ -67,6 +69,7 @@ impl RefusalRecord {
             let same = a.pool == b.pool;
             if same {
                 a.refusals.add(&b.refusals);
+                a.limit = a.limit.or(b.limit);
             }
             same
         });
@@ -82,6 +85,7 @@ mod tests {
         let record = |pool: Option<&str>, pool_full| RefusalRecord {
             pool: pool.map(|name| (name.to_owned(), "app".to_owned())),
             refusals: Refusals { pool_full, other: 1, ..Refusals::default() },
+            limit: None,
         };
         let mut records = vec![record(None, 1), record(Some("b"), 2), record(Some("a"), 4), record(None, 8)];
         records.push(record(Some("b"), 16));

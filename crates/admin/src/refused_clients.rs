@@ -64,7 +64,7 @@ impl RefusedClients {
     }
 
     /// Those that were refused after a moment: how many, and who.
-    pub(crate) fn since(&self, at: u64) -> (u32, ClientNames) {
+    pub fn since(&self, at: u64) -> (u32, ClientNames) {
         let mut names = ClientNames::default();
         let proven = self.proven.iter().filter(|it| it.last > at);
         let unproven = self.unproven.iter().filter(|it| it.last > at);

@@ -9,8 +9,9 @@ use weir_base::{Origin, is_hidden, prefix};
 const MOST: usize = 32;
 /// The most kinds of one origin that are kept apart.
 const MOST_OF_ORIGIN: usize = 4;
-/// The longest name that is kept, in bytes.
+/// The longest name, and the longest reason, that is kept, in bytes.
 const LONGEST: usize = 64;
+const LONGEST_REASON: usize = 160;
 /// A kind that was not seen for this long gives way to a new one: ten minutes, in microseconds.
 const STALE: u64 = 600_000_000;
 
@@ -53,9 +54,9 @@ impl RefusedLogins {
 
     /// Adds a refused login, or the count of another worker's. Linear in [`MOST`].
     pub fn add(&mut self, mut login: RefusedLogin) {
-        shorten(&mut login.user);
-        shorten(&mut login.database);
-        shorten(&mut login.why);
+        shorten(&mut login.user, LONGEST);
+        shorten(&mut login.database, LONGEST);
+        shorten(&mut login.why, LONGEST_REASON);
         if !self.0.iter().any(|known| known.is_like(&login)) {
             let of_origin = self.0.iter().filter(|known| known.origin == login.origin).count();
             if of_origin + 1 >= MOST_OF_ORIGIN {
@@ -86,9 +87,9 @@ impl RefusedLogins {
     }
 }
 
-fn shorten(name: &mut String) {
-    name.retain(|c| !is_hidden(c));
-    name.truncate(prefix(name, LONGEST).len());
+fn shorten(text: &mut String, longest: usize) {
+    text.retain(|c| !is_hidden(c));
+    text.truncate(prefix(text, longest).len());
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::client::slot::ClientSlot;
 use crate::handles::PoolIx;
 use crate::pause::waiting_command::WaitingCommand;
 use crate::port::Io;
-use crate::server::silence::SilenceWatch;
+use crate::server::silence_watch::SilenceWatch;
 use crate::server::slot::ServerSlot;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
@@ -320,6 +320,19 @@ impl Common {
 
     pub(crate) fn random_number(&mut self) -> u64 {
         self.random.next_u64()
+    }
+
+    /// A client of a pool gets a server, and none had one when its servers were last looked at (`server::silence`).
+    #[cold]
+    pub(crate) fn watch_silence(&mut self, ix: PoolIx) {
+        self.silence.pools.push(ix);
+        if let Some(limit) = self.silence.limit().filter(|_| self.silence.at == Time::NEVER) {
+            self.look_for_silence(self.now + limit);
+        }
+    }
+
+    pub(crate) fn look_for_silence(&mut self, when: Time) {
+        self.timers.arm(Who::Silence, when, &mut self.silence.at);
     }
 
     /// Wakes `who` at `when`, unless that is never; `armed` is the caller's record of its earliest timer.

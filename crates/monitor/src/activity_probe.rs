@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Activity, BackendKey, BackendSignal, LookedAt, ProbeError, ServerProbes};
+use weir_admin::{Activity, BackendKey, BackendSignal, LookedAt, ProbeError, ServerCapacity, ServerProbes};
+use weir_base::Target;
 
 use crate::error::MonitorError;
 use crate::lock::lock;
@@ -58,6 +59,12 @@ impl ActivityProbe {
         let look = Arc::new(self.run(move || probes.activity(&name)).await);
         *last = Some((Instant::now(), look.clone()));
         look
+    }
+
+    /// How many connections a server takes, and who has them, over the kept connection if there is one.
+    pub(crate) async fn capacity(&self, pool: String, server: Target) -> Result<ServerCapacity, ProbeError> {
+        let probes = self.probes.clone();
+        self.run(move || probes.capacity(&pool, &server)).await
     }
 
     /// Keeps a connection to each server of these pools for looks, and none to others. Blocks a thread for as long as one

@@ -6,16 +6,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::task::spawn_blocking;
-use weir_admin::{CertificateExpiry, ConfigAccess};
+use weir_admin::{CertificateExpiry, ClientNames, ConfigAccess};
 use weir_config::Config;
 
 use crate::clock;
 use crate::lock::lock;
+use crate::pool_health::Affected;
 
 /// A [`weir_admin::Fault`], as the API has it.
-#[derive(Clone, PartialEq, Serialize, Debug)]
+#[derive(Clone, PartialEq, Serialize, Debug, Default)]
 pub struct FaultView {
     /// The rule of its alert.
     pub(crate) kind: &'static str,
@@ -27,19 +28,45 @@ pub struct FaultView {
     pub(crate) advice: String,
     /// Seconds since 1970: since when, or when it begins.
     pub(crate) since: f64,
+    /// When it was last seen, where it lasts for some seconds more; none while it is seen.
+    pub(crate) not_seen_since: Option<f64>,
+    /// The pool whose clients feel it, if it is one pool's.
+    pub(crate) pool: Option<String>,
+    /// Clients that feel it, at least.
+    pub(crate) clients: u32,
+    /// Who they are: the most first.
+    #[serde(serialize_with = "most")]
+    pub(crate) affected: ClientNames,
+}
+
+fn most<S: Serializer>(of: &ClientNames, to: S) -> Result<S::Ok, S::Error> {
+    Affected::most(of).serialize(to)
 }
 
 impl From<&weir_admin::Fault> for FaultView {
     fn from(of: &weir_admin::Fault) -> FaultView {
-        let weir_admin::Fault { kind, problem, summary, advice, since } = of.clone();
-        FaultView { kind, problem, summary, advice, since: since as f64 / 1e6 }
+        let weir_admin::Fault { kind, problem, summary, advice, since, not_seen_since, pool, clients, affected } =
+            of.clone();
+        let not_seen_since = (not_seen_since > 0).then_some(not_seen_since as f64 / 1e6);
+        FaultView { kind, problem, summary, advice, since: since as f64 / 1e6, not_seen_since, pool, clients, affected }
     }
 }
 
 impl From<&FaultView> for weir_admin::Fault {
     fn from(of: &FaultView) -> weir_admin::Fault {
-        let FaultView { kind, problem, summary, advice, since } = of.clone();
-        weir_admin::Fault { kind, problem, summary, advice, since: (since * 1e6) as u64 }
+        let FaultView { kind, problem, summary, advice, since, not_seen_since, pool, clients, affected } = of.clone();
+        let not_seen_since = not_seen_since.map_or(0, |at| (at * 1e6) as u64);
+        weir_admin::Fault {
+            kind,
+            problem,
+            summary,
+            advice,
+            since: (since * 1e6) as u64,
+            not_seen_since,
+            pool,
+            clients,
+            affected,
+        }
     }
 }
 
@@ -134,6 +161,7 @@ fn certificate(of: &CertificateExpiry, now: i64) -> Option<FaultView> {
         summary,
         advice: of.advice(),
         since: of.expires as f64,
+        ..FaultView::default()
     })
 }
 
@@ -147,6 +175,7 @@ fn log(error: &str, since: f64) -> FaultView {
         ),
         advice: "Free space on the disk of [log] file, and check that Weir may write there.".to_owned(),
         since,
+        ..FaultView::default()
     }
 }
 
@@ -160,6 +189,7 @@ fn history(error: &str, since: f64) -> FaultView {
         ),
         advice: "Free space on the disk of [web] history, and check that Weir may write there.".to_owned(),
         since,
+        ..FaultView::default()
     }
 }
 

@@ -63,8 +63,8 @@ pub use pool_health::{Affected, HealthView};
 pub use reference::resolve;
 pub use telemetry::TelemetryExport;
 pub use watch::{
-    Events, Findings, IncidentLog, Past, PastIncident, SERIES, Sample, Scale, Selection, Series, Watch, WatchAround,
-    merged, number, place,
+    Events, Findings, IncidentLog, Past, PastIncident, SERIES, Sample, Scale, Selection, Series, TakeDeeds, Watch,
+    WatchAround, merged, number, place,
 };
 pub use whole::{whole, whole_or_none};
 pub use words::span;

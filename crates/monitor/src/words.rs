@@ -1,6 +1,6 @@
 //! Figures in sentences.
 
-/// A time in the two units that suit it: `250 ms`, `12 s`, `2 min 14 s`, `3 h 5 min`.
+/// A time in the two units that suit it: `250 ms`, `12 s`, `2 min 14 s`, `3 h 5 min`. In seconds.
 pub fn span(seconds: f64) -> String {
     let two = |large: u64, name: &str, small: u64, other: &str| match small {
         0 => format!("{large} {name}"),

@@ -44,6 +44,11 @@ pub enum Refusal {
     SaslFailed,
     /// The user's secret can't be looked up; the log says why.
     BadConfig,
+    /// The server's answer to an auth_query is an error: its text and SQLSTATE, which only operators see.
+    AuthQueryFailed {
+        /// The error.
+        error: String,
+    },
     /// An empty cleartext password.
     EmptyPassword,
     /// Listed nowhere, with the method `trust`.
@@ -228,7 +233,7 @@ impl Refusal {
             | Refusal::UserDisabled(_)
             | Refusal::PoolNotAllowed { .. }
             | Refusal::NotAllowed => "28000",
-            Refusal::NoForcedUser | Refusal::BadConfig => "F0000",
+            Refusal::NoForcedUser | Refusal::BadConfig | Refusal::AuthQueryFailed { .. } => "F0000",
             Refusal::UnsupportedParameter(_)
             | Refusal::UnsupportedOption(_)
             | Refusal::BadOptions
@@ -297,6 +302,26 @@ impl Refusal {
         }
     }
 
+    /// The setting whose limit was reached, by its name in a `weir.toml`; none where no single one is.
+    pub fn limit(&self) -> Option<&'static str> {
+        Some(match self {
+            Refusal::TooManyClients => "max_clients",
+            Refusal::TooManyDatabaseClients => "max_db_client_connections",
+            Refusal::TooManyUserClients => "max_user_client_connections",
+            Refusal::TooManyAddressClients => "max_address_connections",
+            Refusal::TooManyPinned(_) => "max_pinned",
+            _ => return None,
+        })
+    }
+
+    /// The reason for operators, where clients get only PgBouncer's text: before a login they learn nothing of a server.
+    pub fn reason(&self) -> String {
+        match self {
+            Refusal::AuthQueryFailed { error } => format!("auth_query failed: {error}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the client's own login is refused: for who it is, what it asks for, or a limit of clients. Not for a server
     /// that can't be reached, which is a state of its pool.
     pub fn denies_login(&self) -> bool {
@@ -315,6 +340,7 @@ impl Refusal {
                 | Refusal::NoSuchUser
                 | Refusal::SaslFailed
                 | Refusal::BadConfig
+                | Refusal::AuthQueryFailed { .. }
                 | Refusal::EmptyPassword
                 | Refusal::TrustFailed
                 | Refusal::CertificateFailed
@@ -410,7 +436,9 @@ impl Refusal {
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyLogins => Some("Try again in a moment."),
             Refusal::TooManyClients => Some("Raise max_clients."),
-            Refusal::BadConfig | Refusal::NoForcedUser => Some("The log of the pooler has the reason."),
+            Refusal::BadConfig | Refusal::NoForcedUser | Refusal::AuthQueryFailed { .. } => {
+                Some("The log of the pooler has the reason.")
+            }
             Refusal::NotOwner { .. } => {
                 Some("Connect as that operating-system user (sudo -u), or as a user of admin_users, with its password.")
             }
@@ -496,7 +524,9 @@ impl fmt::Display for Refusal {
             Refusal::PeerRejected => f.write_str("unix socket login rejected"),
             Refusal::LoginRejected => f.write_str("login rejected"),
             Refusal::NoRule => f.write_str("no authentication method is found"),
-            Refusal::NoForcedUser | Refusal::BadConfig => f.write_str("bouncer config error"),
+            Refusal::NoForcedUser | Refusal::BadConfig | Refusal::AuthQueryFailed { .. } => {
+                f.write_str("bouncer config error")
+            }
             Refusal::LoginTimeout => f.write_str("client_login_timeout"),
             Refusal::LoginTimeoutServerDown { .. } => f.write_str("client_login_timeout (server down)"),
             Refusal::TooManyLogins => f.write_str("too many clients are logging in at once"),

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use axum::http::{Method, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
+use weir_admin::ConsoleDeed;
 use weir_base::Printable;
 use weir_http::network;
 use weir_monitor::{Journal, JournalBounds, Workers, lock};
@@ -27,6 +28,8 @@ const BOUNDS: JournalBounds = JournalBounds { records: MOST, bytes: 1 << 20 };
 /// The longest name and path of an entry, in characters.
 const LONGEST_NAME: usize = 64;
 const LONGEST_PATH: usize = 256;
+/// The method of what was done at the console.
+const CONSOLE: &str = "CONSOLE";
 /// Log lines for refused unauthenticated requests, within a time.
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -66,6 +69,8 @@ pub(crate) struct Audit {
     known: Arc<Lists>,
     unknown: Arc<Mutex<Unknown>>,
     next: Arc<AtomicU64>,
+    /// The last command of the console: see [`ConsoleDeed::at`].
+    console: Arc<AtomicU64>,
     workers: Workers,
 }
 
@@ -103,7 +108,7 @@ impl Audit {
         let list = |name| Journal::open(folder, name, BOUNDS);
         let known = Arc::new(Lists { done: list("audit.done"), refused: list("audit.refused") });
         let next = Arc::new(AtomicU64::new(weir_monitor::now().as_micros() as u64));
-        Audit { known, unknown: Arc::default(), next, workers }
+        Audit { known, unknown: Arc::default(), next, console: Arc::default(), workers }
     }
 
     /// A request begins; its sender has shown no login yet.
@@ -135,6 +140,27 @@ impl Audit {
             request,
         };
         self.write(Requester::Permitted, entry);
+    }
+
+    /// Takes in what operators have changed at the console: those that are new.
+    pub(crate) fn take_console(&self, deeds: &[ConsoleDeed]) {
+        for deed in deeds {
+            if self.console.fetch_max(deed.at, Ordering::Relaxed) >= deed.at {
+                continue;
+            }
+            let entry = AuditEntry {
+                at: deed.at as f64 / 1e6,
+                user: Some(shown(&deed.user, LONGEST_NAME)),
+                from: deed.from.clone(),
+                method: CONSOLE.to_owned(),
+                path: shown(&console_path(deed), LONGEST_PATH),
+                status: Some(StatusCode::OK.as_u16()),
+                times: 1,
+                request: self.number(),
+            };
+            // The log has the command already.
+            self.keep(Requester::Permitted, entry);
+        }
     }
 
     /// All entries, the newest first.
@@ -257,6 +283,22 @@ impl PendingEntry {
     }
 }
 
+/// The path of the request that does the same as a command of the console, so that both have the same words.
+fn console_path(deed: &ConsoleDeed) -> String {
+    let act = deed.command.to_ascii_lowercase().replace(['_', ' '], "-");
+    match &deed.object {
+        Some(id) if deed.command == "KILL_CLIENT" => format!("/api/v1/clients/{id}"),
+        Some(pool) => format!("/api/v1/pools/{}/{act}", encoded(pool)),
+        None => format!("/api/v1/{act}"),
+    }
+}
+
+/// A name as a part of a path.
+fn encoded(name: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    name.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
 /// A client's text, cut to `most` characters and escaped.
 fn shown(text: &str, most: usize) -> String {
     let text: String = text.chars().take(most).collect();
@@ -266,5 +308,47 @@ fn shown(text: &str, most: usize) -> String {
 impl Drop for PendingEntry {
     fn drop(&mut self) {
         self.audit.write(self.of, self.entry.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admin::{Control, ControlRequest, Deliver};
+
+    use super::*;
+
+    struct Ended;
+
+    impl Control for Ended {
+        fn ask(&self, _: ControlRequest, _: Deliver) -> u64 {
+            0
+        }
+
+        fn forget(&self, _: u64) {}
+    }
+
+    #[test]
+    fn what_was_changed_at_the_console_is_an_entry_once_with_its_user_and_address() {
+        let audit = Audit::new(Workers::new(Arc::new(Ended)), None);
+        let deed = |at, command, object: Option<&str>| ConsoleDeed {
+            at,
+            user: "admin".to_owned(),
+            from: "127.0.0.1".to_owned(),
+            command,
+            object: object.map(str::to_owned),
+        };
+        let mut deeds = vec![deed(1_000_000, "PAUSE", Some("my shop"))];
+        audit.take_console(&deeds);
+        deeds.extend([deed(2_000_000, "KILL_CLIENT", Some("7")), deed(3_000_000, "SUSPEND", None)]);
+        audit.take_console(&deeds);
+        let said = |of: &AuditEntry| (of.at, of.path.clone());
+        let paths = ["/api/v1/suspend", "/api/v1/clients/7", "/api/v1/pools/my%20shop/pause"];
+        let found = audit.all();
+        assert_eq!(
+            found.iter().map(said).collect::<Vec<_>>(),
+            [(3.0, paths[0].to_owned()), (2.0, paths[1].to_owned()), (1.0, paths[2].to_owned())]
+        );
+        let who = (found[2].user.as_deref(), found[2].from.as_str(), found[2].method.as_str(), found[2].status);
+        assert_eq!(who, (Some("admin"), "127.0.0.1", CONSOLE, Some(200)));
     }
 }

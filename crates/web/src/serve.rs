@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use weir_admin::{ConfigAccess, Control, ServerProbes};
+use weir_admin::{ConfigAccess, ConsoleDeed, Control, ServerProbes};
 use weir_http::{Access, ApiError, Door, HttpServer, Listeners, Served, SingleSignOn, Timeouts, WebError, WebTls};
 use weir_monitor::{
     ActivityProbe, AlertWatch, Faults, Findings, Retry, SendHttp, TelemetryExport, Watch, WatchAround, Workers,
@@ -73,6 +73,7 @@ impl WebServer {
         let telemetry = TelemetryExport::new(&workers, &alerts, &options.send, options.version);
         let audit = Audit::new(workers.clone(), options.history.as_deref());
         let faults = Faults::new(options.config.clone(), kept_lists(&options.versions, (&audit, &alerts), &watch));
+        let audit_of_console = audit.clone();
         let sso = SingleSignOn::new(options.send.clone());
         let activity_probe = ActivityProbe::new(options.probes.clone());
         let router = api::router(Behind {
@@ -94,8 +95,15 @@ impl WebServer {
         let findings = Findings::new(activity_probe);
         let watching = async move {
             let mut tasks = JoinSet::new();
-            let around =
-                WatchAround { workers, alerts: alerts.clone(), telemetry: telemetry.clone(), faults, findings };
+            let console = Box::new(move |deeds: &[ConsoleDeed]| audit_of_console.take_console(deeds));
+            let around = WatchAround {
+                workers,
+                alerts: alerts.clone(),
+                telemetry: telemetry.clone(),
+                faults,
+                findings,
+                console,
+            };
             tasks.spawn(watch.run(around, |error| ApiError::from(error).json()));
             tasks.spawn(telemetry.clone().export_metrics());
             tasks.spawn(telemetry.export_spans());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_base::Printable;
+use weir_monitor::span;
 
 use crate::events::Stream;
 
@@ -18,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LATE: &str = "What holds the servers is unknown: a database server does not show it in time.";
 /// The most blocked queries that are shown of a holder, and holders of a pool.
 const MOST: usize = 5;
+
+/// Causes that are states of a pool.
+const STATES: [&str; 3] = ["server_down", "failing", "paused"];
 
 /// The latest incidents, which a thread requests; an API that has none of them shows none.
 pub(crate) struct Slow(Arc<Mutex<Vec<String>>>);
@@ -67,8 +71,13 @@ fn lines(answer: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for incident in list(&answer["incidents"]) {
         let text = |key: &str| incident[key].as_str().unwrap_or_default().to_owned();
-        lines.push(format!("{}: {}", text("pool"), text("text")));
-        for holder in list(&incident["holders"]).iter().take(MOST) {
+        let (pool, holders) = (text("pool"), list(&incident["holders"]));
+        // Where nothing is held, the list of problems has the same.
+        if holders.is_empty() && STATES.contains(&text("cause").as_str()) {
+            continue;
+        }
+        lines.push(format!("{pool}: {}", text("text")));
+        for holder in holders.iter().take(MOST) {
             lines.push(format!("  {}", process(holder)));
             let blocks = list(&holder["blocks"]);
             lines.extend(blocks.iter().take(MOST).map(|blocked| format!("    behind it: {}", process(blocked))));
@@ -87,7 +96,8 @@ fn process(process: &Value) -> String {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => otherwise.to_owned(),
     };
-    let seconds = process["state_seconds"].as_f64().map(|seconds| format!(" for {seconds:.0} s")).unwrap_or_default();
+    let seconds =
+        process["state_seconds"].as_f64().map(|seconds| format!(" for {}", span(seconds.round()))).unwrap_or_default();
     format!(
         "{} {} of {}: {}{seconds}: {}",
         process["process_id"],
@@ -127,5 +137,7 @@ mod tests {
         assert_eq!(lines[2], "    behind it: 8 web of joe: active for 12 s: update t set a = ?");
         assert_eq!((lines.len(), lines[7].as_str()), (8, "    and 2 more"));
         assert!(super::lines(&Value::Null).is_empty());
+        let down = json!({"incidents": [{"pool": "app", "cause": "server_down", "text": "Down.", "holders": []}]});
+        assert!(super::lines(&down).is_empty(), "its state says it");
     }
 }

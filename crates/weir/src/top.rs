@@ -17,6 +17,7 @@ use crate::milliseconds::time;
 use crate::slow::{self, Slow};
 use crate::top_cluster::Cluster;
 use crate::top_statements::Statements;
+use weir_monitor::span;
 use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before reconnecting, when a stream has ended.
@@ -177,7 +178,7 @@ const COLUMNS: [Column; 15] = [
     Column { spare: 0, title: "health", of: |pool| state(pool).to_owned() },
     Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
     Column { spare: 8, title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
-    Column { spare: 4, title: "active", of: |pool| whole(&pool["clients_active"]) },
+    Column { spare: 6, title: "active", of: |pool| whole(&pool["clients_active"]) },
     Column { spare: 1, title: "waiting", of: |pool| whole(&pool["clients_waiting"]) },
     Column { spare: 9, title: "idle", of: |pool| whole(&pool["clients_idle"]) },
     Column { spare: 2, title: "servers", of: |pool| whole(&pool["servers_active"]) },
@@ -185,14 +186,14 @@ const COLUMNS: [Column; 15] = [
     Column { spare: 7, title: "in tx", of: |pool| whole(&pool["servers_idle_in_transaction"]) },
     Column { spare: 7, title: "pinned", of: |pool| whole(&pool["servers_pinned"]) },
     Column {
-        spare: 6,
+        spare: 4,
         title: "oldest",
         of: |pool| time(pool["oldest_wait_seconds"].as_f64().map(|seconds| seconds * 1e3)),
     },
     Column { spare: 3, title: "wait p95", of: |pool| time(pool["wait_ms"]["p95"].as_f64()) },
     Column { spare: 10, title: "query p95", of: |pool| time(pool["query_ms"]["p95"].as_f64()) },
     Column { spare: 11, title: "tx p95", of: |pool| time(pool["transaction_ms"]["p95"].as_f64()) },
-    Column { spare: 3, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
+    Column { spare: 0, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
 ];
 
 /// The screen with the incidents below, which take at most half of it.
@@ -222,6 +223,8 @@ fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String
     pools.sort_by(|(_, a), (_, b)| is_broken(b).cmp(&is_broken(a)).then(load(b).total_cmp(&load(a))));
     let (mut problems, mut moves) = (problems(event), moves(event));
     if let Some((_, height)) = room {
+        problems =
+            problems.iter().flat_map(|line| wrapped(line, room.map_or(usize::MAX, |(width, _)| width))).collect();
         // Four other lines are shown, and the cursor takes another.
         problems.truncate(height.saturating_sub(6));
         moves.truncate(height.saturating_sub(6 + problems.len()));
@@ -244,6 +247,25 @@ fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String
     screen.extend(lines.by_ref().take(pools.len()).zip(&pools).map(painted));
     screen.extend(lines);
     screen
+}
+
+/// A line in lines of this width, broken between words; those that follow are indented.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    const INDENT: &str = "  ";
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("a line");
+        let is_first = last.trim().is_empty();
+        if !is_first && last.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{INDENT}{word}"));
+        } else if last.is_empty() {
+            last.push_str(word);
+        } else {
+            last.push(' ');
+            last.push_str(word);
+        }
+    }
+    lines
 }
 
 /// A line for each fault of Weir itself, then one for each problem of a pool: what, since when, for whom, the last
@@ -270,22 +292,27 @@ fn moves(event: &Value) -> Vec<String> {
 /// What is or will be wrong with Weir itself.
 fn fault(fault: &Value) -> String {
     let text = |key| fault[key].as_str().unwrap_or_default();
-    format!("weir: {}: {} {}", text("kind"), text("summary"), text("advice"))
+    let of = fault["pool"].as_str().unwrap_or("weir");
+    format!("{of}: {}: {} {}", text("kind").replace('_', " "), text("summary"), text("advice"))
 }
 
 fn problem(problem: &Value, at: f64) -> String {
     let (name, health) = (problem["pool"].as_str().unwrap_or_default(), &problem["health"]);
     let mut line = format!("{name}: {}", state(problem));
     if let Some(since) = health["since"].as_f64() {
-        line += &format!(" for {}", time(Some((at - since).max(0.0) * 1e3)));
+        line += &format!(" for {}", span((at - since).max(0.0).floor()));
+    }
+    if let Some(seen) = health["not_seen_since"].as_f64() {
+        line += &format!(", not seen for {}", span((at - seen).max(0.0).floor()));
     }
     line += &format!(", clients affected: {}", health["clients"]);
     if let Some(refused) = health["refused"].as_u64().filter(|refused| *refused > 0) {
-        line += &format!(", refusals: {refused}");
+        line += &format!(", refused tries: {refused}");
     }
     if let Some(message) = health["error"]["message"].as_str() {
         line += &format!(". {message}");
-    } else if let Some(cause) = health["cause"].as_str() {
+    }
+    if let Some(cause) = health["cause"].as_str() {
         line += &format!(". {}", cause.trim_end_matches('.'));
     }
     format!("{line}. {}", health["advice"].as_str().unwrap_or_default())
@@ -381,9 +408,27 @@ mod tests {
             "problems": [{"pool": "b", "health": health}]
         });
         let lines = screen(&event, Term::plain(), None);
-        assert_eq!(lines[1], "b: cannot connect for 10.0 s, clients affected: 4. Connection refused. Check it.");
+        assert_eq!(lines[1], "b: cannot connect for 10 s, clients affected: 4. Connection refused. Check it.");
         assert!(lines[4].starts_with("b ") && lines[4].contains("cannot connect"), "{lines:#?}");
         assert!(lines[5].starts_with("a ") && lines[5].contains("waiting"), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_broken_and_what_to_do_is_broken_between_words_where_the_terminal_is_narrow() {
+        let advice = "Check that the database server runs and is reachable from here.";
+        let health = json!({
+            "state": "cannot connect", "problem": true, "since": 90.0, "clients": 1, "refused": 370, "advice": advice,
+            "not_seen_since": 98.0, "error": {"sqlstate": "08006", "message": "Connection refused", "at": 99.0}
+        });
+        let event = json!({
+            "at": 1060.0, "pools": {"b": {"health": health}}, "all": {}, "workers": [],
+            "problems": [{"pool": "b", "health": health}]
+        });
+        let lines = screen(&event, Term::plain(), Some((80, 24)));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+        assert!(lines[1].starts_with("b: cannot connect for 16 min 10 s, not seen for 16 min 2 s, "), "{lines:#?}");
+        let said: String = lines[1..4].iter().map(|line| format!("{} ", line.trim())).collect();
+        assert!(said.contains(advice), "{lines:#?}");
     }
 
     #[test]

@@ -13,11 +13,14 @@ export interface Entry {
   changes: Difference[];
   more_changes: number;
   comment: string | null;
+  /** The version of the configuration that the change made. */
+  version: number | null;
 }
 
 const CONTROL: Record<string, string> = {
   reload: 'read the configuration file again', pause: 'pause all pools', resume: 'resume all pools', reconnect: 'replace the servers of all pools',
-  suspend: 'suspend all pools', shutdown: 'shut Weir down', login: 'log in', logout: 'log out',
+  suspend: 'suspend all pools', kill: 'pause all pools and drop their clients', disable: 'disable all pools', enable: 'enable all pools',
+  shutdown: 'shut Weir down', login: 'log in', logout: 'log out',
 };
 
 const COMMANDS: Record<string, string> = { START: 'start Weir', SIGHUP: 'read the configuration file again', RELOAD: 'read the configuration file again' };

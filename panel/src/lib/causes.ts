@@ -1,5 +1,6 @@
 // Problems by their cause: what is broken once, with the pools that suffer from it, instead of a copy for each pool. A cause is
 // a state of one database server; problems of any kind are grouped by what they have in common, without a list of kinds.
+import { capital, local, sentence } from './format';
 import { faultWord, isOfClients } from './health.svelte';
 import { badness } from './sorting';
 import type { Affected, Fault, Health, Problem } from './types';
@@ -48,7 +49,8 @@ function keyOf({ health: { state, error } }: Problem, server: string, down: Set<
   return [server, one ? 'down' : state, one ? '' : (error?.sqlstate ?? '')].join('\n');
 }
 
-/** The causes, the one with the most pools first. `serverOf`: the database server of a pool, empty where it is not known. */
+/** The causes: what is broken now before what is seen no more and what will be broken; then the one with the most pools, the worst
+    and the newest. `serverOf`: the database server of a pool, empty where it is not known. */
 export function causesOf(problems: Problem[], faults: Fault[], serverOf: (pool: string) => string): Cause[] {
   const isDown = ({ health: { state, error } }: Problem) => DOWN.includes(state) && LOST.test(error?.sqlstate ?? '');
   const down = new Set(problems.filter(isDown).map(({ pool }) => serverOf(pool)));
@@ -59,9 +61,13 @@ export function causesOf(problems: Problem[], faults: Fault[], serverOf: (pool: 
   }
   const causes = [...groups].map(([key, group]) => ofPools(key, group, serverOf));
   // The order follows from what changes seldom, so that nothing changes its place while figures do.
-  causes.sort((a, b) => b.pools.length - a.pools.length || badness(b.state) - badness(a.state) || (a.since ?? 0) - (b.since ?? 0) || (a.key < b.key ? -1 : 1));
-  const ofWeir = groupedFaults(faults);
-  return [...causes, ...ofWeir.filter(({ ink }) => ink === 'bad'), ...ofWeir.filter(({ ink }) => ink === 'wait')];
+  const rank = ({ ink, unseen }: Cause) => (ink === 'wait' ? 2 : Number(unseen !== null));
+  // Faults come with the worst first.
+  const newer = (a: Cause, b: Cause) => (a.faults.length > 0 || b.faults.length > 0 ? 0 : (b.since ?? 0) - (a.since ?? 0) || (a.key < b.key ? -1 : 1));
+  const all = [...causes, ...groupedFaults(faults)];
+  return all.sort(
+    (a, b) => rank(a) - rank(b) || b.pools.length - a.pools.length || badness(b.state) - badness(a.state) || newer(a, b),
+  );
 }
 
 function ofPools(key: string, group: Problem[], serverOf: (pool: string) => string): Cause {
@@ -81,7 +87,7 @@ function ofPools(key: string, group: Problem[], serverOf: (pool: string) => stri
     affected: merged(pools.flatMap(({ health }) => health.affected)),
     since: sinces.length > 0 ? Math.min(...sinces) : null,
     unseen: unseenSince(pools),
-    error: error ? `${reason(error.message)} (${error.sqlstate})` : cause,
+    error: [error && `${reason(error.message)} (${error.sqlstate})`, cause && capital(local(cause))].map((text) => text && sentence(text)).filter((text) => text).join(' ') || null,
     advice,
     connects: CONNECTS.includes(state),
   };
@@ -96,7 +102,7 @@ function unseenSince(pools: Problem[]): number | null {
 function groupedFaults(faults: Fault[]): Cause[] {
   const groups = new Map<string, Fault[]>();
   for (const fault of faults) {
-    const key = `weir\n${fault.kind}\n${fault.problem}\n${fault.advice}`;
+    const key = `weir\n${fault.kind}\n${fault.problem}\n${fault.pool ?? fault.advice}`;
     groups.set(key, [...(groups.get(key) ?? []), fault]);
   }
   return [...groups].map(([key, group]) => {
@@ -104,15 +110,15 @@ function groupedFaults(faults: Fault[]): Cause[] {
     return {
       key,
       ink: first.problem ? 'bad' : 'wait',
-      title: isOfClients(first) ? 'Clients' : 'Weir',
+      title: first.pool ?? (isOfClients(first) ? 'Clients' : 'Weir'),
       state: faultWord(first),
       pools: [],
       faults: group,
-      felt: { clients: 0, waiting: 0, blocked: 0, refused: 0, refused_clients: 0, unanswered: 0, failed: 0 },
-      affected: [],
+      felt: { clients: group.reduce((sum, { clients }) => sum + clients, 0), waiting: 0, blocked: 0, refused: 0, refused_clients: 0, unanswered: 0, failed: 0 },
+      affected: merged(group.flatMap(({ affected }) => affected)),
       since: Math.min(...group.map(({ since }) => since)),
-      unseen: null,
-      error: first.summary,
+      unseen: group.every(({ not_seen_since: at }) => at !== null) ? Math.max(...group.map(({ not_seen_since: at }) => at ?? 0)) : null,
+      error: local(first.summary),
       advice: first.advice,
       connects: false,
     };
@@ -132,5 +138,5 @@ function merged(all: Affected[]): Affected[] {
 /** What is wrong, without the server, whose name stands beside it, and the number of the system's error: a row that has little
     room keeps that. */
 export function reason(message: string): string {
-  return (/^could not connect to server \S+: (.+)$/s.exec(message)?.[1] ?? message).replace(/ \(os error \d+\)/, '');
+  return local((/^could not connect to server \S+: (.+)$/s.exec(message)?.[1] ?? message).replace(/ \(os error \d+\)/, ''));
 }

@@ -15,8 +15,9 @@ export function feltBy({ clients, waiting, blocked, refused, refused_clients, un
   const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : ''];
   const here = waiting + blocked + unanswered + failed;
   const who = names(affected, refused > 0 ? 0 : clients);
-  const felt = here > 0 ? `${plural(here, 'client')} affected: ${parts.filter((part) => part).join(', ')}` : '';
-  const of = refused_clients > 0 ? ` of at least ${plural(refused_clients, 'client')}` : '';
-  const refusals = refused > 0 ? `${plural(refused, 'refusal')}${of}, retries included` : '';
+  const affects = `${plural(here || clients, 'client')} affected`;
+  const felt = here > 0 ? `${affects}: ${parts.filter((part) => part).join(', ')}` : refused === 0 ? affects : '';
+  const of = refused_clients > 0 ? ` (${plural(refused_clients, 'application or address', 'applications or addresses')}, each with all its clients)` : '';
+  const refusals = refused > 0 ? `${plural(refused, 'refused try', 'refused tries')}${of}` : '';
   return `${[felt, refusals].filter((part) => part).join('; ')}${who && `; ${who}`}`;
 }

@@ -36,8 +36,10 @@ function parts(seconds: number, large: number, largeName: string, small: number,
   return `${Math.floor(seconds / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ''}`;
 }
 
+/** In whole seconds: what is newer changes too often to be read. */
 export function ago(unix: number): string {
-  return span(Math.max(0, Date.now() / 1000 - unix));
+  const seconds = Math.floor(Math.max(0, Date.now() / 1000 - unix));
+  return seconds < 1 ? 'a moment' : span(seconds);
 }
 
 export function plural(number: number, one: string, many = `${one}s`): string {
@@ -70,6 +72,16 @@ export function clock(at: number): string {
   const [day, time] = when(at, 'second').split(' ');
   return day === when(Date.now() / 1000, 'second').split(' ')[0] ? (time ?? '') : `${day} ${time}`;
 }
+
+/** Weir's own texts have times in UTC; a page has one clock, that of its reader. */
+export function local(text: string): string {
+  return text.replace(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/g, (at) => clock(Date.parse(`${at.slice(0, 10)}T${at.slice(11, 19)}Z`) / 1000));
+}
+
+/** With an end, as something may follow. */
+export const sentence = (text: string): string => (/[.!?]$/.test(text) ? text : `${text}.`);
+
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Seconds since 1970 as a day and its time, to the minute or the second. */
 export function when(at: number, to: 'minute' | 'second'): string {

@@ -80,11 +80,23 @@ export function names(affected: Affected[], clients: number): string {
 }
 
 /** Faults of which clients get errors, though nothing is wrong with Weir. */
-const OF_CLIENTS = ['limit', 'login', 'read_only'];
+const OF_CLIENTS = ['limit', 'login', 'read_only', 'unread'];
 export const isOfClients = ({ kind }: Fault): boolean => OF_CLIENTS.includes(kind);
 
-/** The word for a fault. */
-export const faultWord = ({ kind }: Fault): string => kind.replaceAll('_', '-');
+/** A fault in a word, and in a sentence. */
+const FAULTS: Record<Fault['kind'], [word: string, sentence: string]> = {
+  certificate: ['certificate', 'A certificate has expired'],
+  cluster: ['cluster', 'This node has a problem with its cluster'],
+  disk: ['disk', 'A disk refuses what Weir writes'],
+  limit: ['limit reached', 'A limit refuses clients'],
+  login: ['login refused', 'Clients can’t log in'],
+  look: ['not looked at', 'A slow server can’t be looked at'],
+  read_only: ['read-only', 'A server refuses to write'],
+  unread: ['results not read', 'Clients do not read their results'],
+  reload: ['reload failed', 'The configuration could not be read again'],
+};
+export const faultWord = ({ kind }: Fault): string => FAULTS[kind]?.[0] ?? kind.replaceAll('_', ' ');
+export const faultSentence = (fault: Fault): string => FAULTS[fault.kind]?.[1] ?? `Weir has a problem: ${faultWord(fault)}`;
 
 /** The state of a pool of which nothing is known. */
 export const UNTRIED = 'not tried yet';

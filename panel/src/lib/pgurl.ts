@@ -12,7 +12,8 @@ export interface Address {
 
 /** The parts of an address; null if the text is none, or not yet. */
 export function parseAddress(text: string): Address | null {
-  const trimmed = text.trim().replace(/^(['"])(.*)\1$/, '$2').replace(/^jdbc:/, '');
+  // What a provider shows is often a command of psql.
+  const trimmed = text.trim().replace(/^psql\s+/, '').replace(/^(['"])(.*)\1$/, '$2').replace(/^jdbc:/, '');
   const url = /^postgres(?:ql)?(?:\+\w+)?:\/\/(.*)$/i.exec(trimmed);
   if (url) return ofUrl(url[1] ?? '');
   if (/^\w+\s*=/.test(trimmed)) return ofPairs(trimmed);

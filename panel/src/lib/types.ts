@@ -249,13 +249,20 @@ export interface Figures {
 
 /** What is wrong with Weir itself. */
 export interface Fault {
-  kind: 'certificate' | 'disk';
+  kind: 'certificate' | 'cluster' | 'disk' | 'limit' | 'login' | 'look' | 'read_only' | 'reload' | 'unread';
   /** Now; otherwise it will be. */
   problem: boolean;
   summary: string;
   advice: string;
   /** Seconds since 1970: since when, or when it begins. */
   since: number;
+  /** When it was last seen, where it lasts for some seconds more. */
+  not_seen_since: number | null;
+  /** The pool whose clients feel it, if it is one pool's. */
+  pool: string | null;
+  /** Clients that feel it, and who they are, the most first. */
+  clients: number;
+  affected: Affected[];
 }
 
 export interface Event {

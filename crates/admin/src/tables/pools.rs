@@ -112,7 +112,7 @@ fn pool(of: &PoolRecord, snapshot: &Snapshot<'_>) -> Row {
         text(of.health.state),
         text(timestamp(of.health.since)).filter(|since| !since.is_empty()),
         text(of.health.clients()),
-        of.health.reason(),
+        of.health.reason_now(),
     ]
 }
 

@@ -181,8 +181,12 @@ fn report() -> Report {
             RefusalRecord {
                 pool: Some(("app".to_owned(), "joe".to_owned())),
                 refusals: Refusals { pool_full: 7, server_down: 2, ..Refusals::default() },
+                limit: None,
             },
-            RefusalRecord { pool: None, refusals: Refusals { limit_reached: 3, other: 1, ..Refusals::default() } },
+            RefusalRecord {
+                refusals: Refusals { limit_reached: 3, other: 1, ..Refusals::default() },
+                ..RefusalRecord::default()
+            },
         ],
         console_clients: 1,
         login_clients: 1,
@@ -371,8 +375,10 @@ fn the_cluster_shows_who_has_how_much_and_nodes_without_anything() {
 
 #[test]
 fn faults_of_weir_itself_say_what_since_when_and_what_to_do() {
-    let fault =
-        |kind, problem, since| Fault { kind, problem, summary: "what".to_owned(), advice: "do this".to_owned(), since };
+    let fault = |kind, problem, since| {
+        let (summary, advice) = ("what".to_owned(), "do this".to_owned());
+        Fault { kind, problem, summary, advice, since, ..Fault::default() }
+    };
     let known = Report {
         faults: [fault("disk", true, 951_782_400_000_000), fault("certificate", false, 1_709_251_199_000_000)].into(),
         ..Report::default()

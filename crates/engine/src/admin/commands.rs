@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Command, CommandError, Show, ShutdownMode};
+use weir_admin::{Author, Command, CommandError, ConsoleDeed, Show, ShutdownMode};
 use weir_base::{ConnId, Span, Time};
+use weir_config::FileFormat;
 
 use crate::admin::broadcasts::Caller;
 use crate::admin::console::{Console, ConsoleInput};
 use crate::admin::reload::SetTls;
-use crate::admin::{Admin, console, end, hand_over, operators, primaries, tables};
+use crate::admin::{Admin, DEEDS, console, end, hand_over, operators, primaries, tables};
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::common::UnderWay;
 use crate::core::Core;
@@ -61,6 +62,18 @@ impl Admin {
         }
     }
 
+    /// Notes who changed what.
+    fn note_deed(&mut self, core: &Core, now: Time, client: &ClientSlot, command: &Command) {
+        let Some((command, object)) = command.deed() else { return };
+        if self.deeds.len() >= DEEDS {
+            self.deeds.pop_front();
+        }
+        // Later ones have greater numbers.
+        let at = core.common.wall(now).max(self.deeds.back().map_or(0, |last| last.at + 1));
+        let Author { user, from, .. } = operators::operator(core, client);
+        self.deeds.push_back(ConsoleDeed { at, user: user.unwrap_or_default(), from, command, object });
+    }
+
     fn console_shutdown<I: Io>(
         &mut self,
         core: &mut Core,
@@ -91,7 +104,15 @@ impl Admin {
         io: &mut I,
     ) {
         if let Some(what) = command.issued() {
-            log(Level::Info, format_args!("{what} command issued"), io);
+            // With an ini the line is PgBouncer's, which tools read by its form.
+            let by = match core.common.config().format {
+                FileFormat::Ini => String::new(),
+                FileFormat::Toml => {
+                    let Author { user, from, .. } = operators::operator(core, client);
+                    format!(" by {} from {from}", user.unwrap_or_default())
+                }
+            };
+            log(Level::Info, format_args!("{what} command issued{by}"), io);
         }
         let to_workers = match &command {
             command if let Err(error) = hand_over::check(core, command) => Err(error),
@@ -114,7 +135,10 @@ impl Admin {
                     io,
                 );
             }
-            Command::Shutdown(mode) => return self.console_shutdown(core, now, client, *mode, io),
+            Command::Shutdown(mode) => {
+                self.note_deed(core, now, client, &command);
+                return self.console_shutdown(core, now, client, *mode, io);
+            }
             Command::Set { key, value } if weir_config::is_about_tls(key) => {
                 match weir_config::set(self.reloads.newest(), key, value) {
                     Ok(_) => {
@@ -131,6 +155,7 @@ impl Admin {
         };
         match to_workers {
             Ok(to_workers) => {
+                self.note_deed(core, now, client, &command);
                 if let WorkerCommand::Adopt(config) = &to_workers {
                     self.record_config(core, now, ("SET", operators::operator(core, client)), config.clone(), io);
                     operators::note_local_set(core, client, io);

@@ -47,10 +47,10 @@ mod symptoms;
 pub(crate) mod tables;
 pub(crate) mod wait_diagnosis;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::{Fault, Finding};
+use weir_admin::{ConsoleDeed, Fault, Finding};
 use weir_base::Time;
 use weir_config::{Config, FileFormat};
 
@@ -70,10 +70,15 @@ pub(crate) struct Admin {
     faults: Arc<[Fault]>,
     /// What the control plane has found out about slow pools; worker 0 has it.
     findings: Arc<BTreeMap<String, Finding>>,
+    /// What operators have changed at the console: [`DEEDS`] at most.
+    deeds: VecDeque<ConsoleDeed>,
     /// When the statistics period ends.
     stats_at: Time,
     version: &'static str,
 }
+
+/// The most commands that are remembered until the control plane asks for them, which it does each second.
+const DEEDS: usize = 64;
 
 impl Admin {
     pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
@@ -85,6 +90,7 @@ impl Admin {
             patroni: Polls::default(),
             faults: Arc::default(),
             findings: Arc::default(),
+            deeds: VecDeque::new(),
             stats_at: Time::NEVER,
             version,
         }

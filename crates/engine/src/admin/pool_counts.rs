@@ -12,6 +12,8 @@ pub(crate) struct PoolCounts {
     pub(crate) counters: PoolCounters,
     /// The pool's clients that were refused.
     pub(crate) refusals: Refusals,
+    /// The setting whose limit refused a client last.
+    pub(crate) limit: Option<&'static str>,
     /// Who the refused clients were, but for those that the pool's health does not count.
     pub(crate) refused_by: RefusedClients,
     /// Which applications the clients have been.
@@ -33,6 +35,7 @@ impl PoolCounts {
             stats: Stats::default(),
             counters: PoolCounters::default(),
             refusals: Refusals::default(),
+            limit: None,
             refused_by: RefusedClients::default(),
             applications: Arc::default(),
             lost_logged: Dirty::NONE,

@@ -13,6 +13,7 @@ use crate::pools::{PoolSlot, Pools};
 #[derive(Default)]
 pub(crate) struct RefusalCounts {
     without_pool: Refusals,
+    limit_without_pool: Option<&'static str>,
     logins: RefusedLogins,
 }
 
@@ -27,16 +28,19 @@ impl RefusalCounts {
         at: u64,
     ) {
         let class = refusal.class();
-        let counts = match pool {
+        let (counts, limit) = match pool {
             Some(slot) => {
                 if class != Class::Other {
                     slot.counts.refused_by.note(names, origin, at);
                 }
-                &mut slot.counts.refusals
+                (&mut slot.counts.refusals, &mut slot.counts.limit)
             }
-            None => &mut self.without_pool,
+            None => (&mut self.without_pool, &mut self.limit_without_pool),
         };
         *counter(counts, class) += 1;
+        if class == Class::LimitReached {
+            *limit = refusal.limit();
+        }
     }
 
     /// Counts a login that is refused; `at`: microseconds since 1970.
@@ -45,7 +49,7 @@ impl RefusalCounts {
             user: user.to_owned(),
             database: database.to_owned(),
             origin,
-            why: refusal.to_string(),
+            why: refusal.reason(),
             hint: refusal.hint(),
             is_limit: refusal.class() == Class::LimitReached,
             count: 1,
@@ -68,8 +72,9 @@ impl RefusalCounts {
         let of_pool = |slot: &PoolSlot| RefusalRecord {
             pool: Some((slot.name.to_string(), slot.user.to_string())),
             refusals: slot.counts.refusals,
+            limit: slot.counts.limit,
         };
-        let without = RefusalRecord { pool: None, refusals: self.without_pool };
+        let without = RefusalRecord { pool: None, refusals: self.without_pool, limit: self.limit_without_pool };
         pools.iter().map(of_pool).chain([without]).collect()
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use weir_admin::{
     ClientNames, Connections, DatabaseStats, MemoryRecord, PinRecord, PoolRecord, Report, SocketRecord, Symptoms,
-    UserClients,
+    UNREAD, UserClients,
 };
 use weir_base::{ClientAddr, ConnId, Host, Span, Time};
 use weir_pool::ServerState as InPool;
@@ -67,6 +67,7 @@ impl Tables<'_> {
         record.symptoms = symptoms(self.common, self.conns, self.throttle, slot);
         record.symptoms.waiting = self.waiting(slot);
         self.count_unanswered(slot, now, &mut record.symptoms);
+        self.count_unread(slot, now, &mut record.symptoms);
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
@@ -119,6 +120,21 @@ impl Tables<'_> {
             symptoms.unanswered += 1;
             if let Some(client) = server.link.and_then(|client| self.conns.get::<ClientSlot>(client)) {
                 symptoms.unanswered_by.count(&client.user, client.application(self.params), 1);
+            }
+        }
+    }
+
+    /// The clients of this worker that do not read their results. Names a bounded number of them.
+    fn count_unread(&self, slot: &PoolSlot, now: Time, symptoms: &mut Symptoms) {
+        for (server, ..) in slot.pool.servers() {
+            let Some(server) = self.conns.get::<ServerSlot>(server) else { continue };
+            let since = server.unread_since();
+            if since == Time::NEVER || now.since(since) < UNREAD {
+                continue;
+            }
+            symptoms.unread += 1;
+            if let Some(client) = server.link.and_then(|client| self.conns.get::<ClientSlot>(client)) {
+                symptoms.unread_by.count(&client.user, client.application(self.params), 1);
             }
         }
     }

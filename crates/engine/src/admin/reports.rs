@@ -38,6 +38,7 @@ impl Admin {
             patroni: self.patroni.records(|at| core.common.wall(at)),
             faults: self.faults.clone(),
             findings: self.findings.clone(),
+            console_deeds: self.deeds.iter().cloned().collect(),
             unresponsive: core.hosts.unresponsive.report(|at| core.common.wall(at)),
             console_clients: core.client_counts.consoles(),
             login_clients: logging_in::clients_logging_in(core),

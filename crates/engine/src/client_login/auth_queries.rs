@@ -149,9 +149,9 @@ impl AuthQueries {
             }
             Ok(None) => None,
             Err(error) => {
-                let text = format_args!("{name}/{asker}: auth_query failed: {} ({})", error.message, error.sqlstate);
-                log(Level::Error, text, io);
-                return Err(Refusal::BadConfig);
+                let error = format!("{} ({})", error.message, error.sqlstate);
+                log(Level::Error, format_args!("{name}/{asker}: auth_query failed: {error}"), io);
+                return Err(Refusal::AuthQueryFailed { error });
             }
         };
         Ok(self.with_mocks(found, pool, iterations))

@@ -18,7 +18,6 @@ use crate::log::{log_client, log_server};
 use crate::pools::{PoolSlot, create, refuse};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
-use crate::server::silence;
 use crate::server::slot::{ServerPhase, ServerSlot};
 use crate::timers::Who;
 use crate::workers::messages::Drain;
@@ -153,7 +152,8 @@ pub(crate) fn link<I: Io>(
     slot.counts.stats.server_assignment_count += 1;
     client.linked(server.conn);
     if cx.common.silence.is_on() && !slot.is_watched {
-        silence::watch(cx.common, cx.now, client.pool, slot);
+        slot.set_watched(true);
+        cx.common.watch_silence(client.pool);
     }
     server.serves(client.conn, cx.now);
     if cx.io.logs(Level::Noise) {

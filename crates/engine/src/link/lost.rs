@@ -1,6 +1,6 @@
 //! A server that was up is lost: what its client and its pool get.
 
-use weir_base::{ConnId, Time};
+use weir_base::{ConnId, Span, Time};
 use weir_session::Refusal;
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -23,11 +23,18 @@ pub(crate) fn end_stream<I: Io>(core: &mut Core, now: Time, client: ConnId, why:
     leave::remove_client(core, now, client, why, io);
 }
 
-/// Counts a server that the database server has ended: with its reason, or without one while a client had it.
+/// A server that had not sent anything for so long may have been ended by a network device, or a proxy, as idle.
+const LONG_IDLE: Span = Span::from_secs(10);
+
+/// Counts a server that the database server has ended: with its reason, or without one while a client had it or shortly
+/// after; one that crashes gives none.
 fn count_lost(core: &mut Core, now: Time, server: &ServerSlot) {
     let code = match &server.fatal_error {
         Some(Refusal::ServerDown { sqlstate, .. }) => sqlstate.as_bytes().try_into().ok(),
-        None => server.link.map(|_| *b"08006"),
+        None => {
+            let is_recent = server.link.is_some() || now.since(server.clock.received_at()) < LONG_IDLE;
+            is_recent.then_some(*b"08006")
+        }
         Some(_) => None,
     };
     let slot = core.pools.get_mut(server.pool);

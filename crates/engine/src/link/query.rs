@@ -26,7 +26,8 @@ const READ_ONLY_TRANSACTION: &[u8; 5] = b"25006";
 #[inline]
 fn requests_refused<I: Io>(core: &mut Core, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
     let Some(what) = refused.first() else { return };
-    core.pools.get_mut(client.pool).counts.refusals.limit_reached += refused.len() as u64;
+    let counts = &mut core.pools.get_mut(client.pool).counts;
+    (counts.refusals.limit_reached, counts.limit) = (counts.refusals.limit_reached + refused.len() as u64, None);
     if core.common.config().log.pooler_errors && client.is_first_refusal() {
         let text = format_args!("request refused: {what}; further ones of this client are only counted");
         lines::about_client(core, Level::Warning, client, text, io);

@@ -1,9 +1,10 @@
 //! Applications whose transactions fail though most of their pool's do not (docs/health.md).
 //!
 //! Owns the applications with errors lately, [`MOST`] at most. Transactions are counted only for those with many errors,
-//! and only while they have them: an error costs a look through the list, and a transaction nothing otherwise.
+//! or with none that succeeds, and only while that is so: an error costs a look through the list, and a transaction nothing
+//! otherwise. A client that stays in a failed transaction ends none, so its queries are counted there.
 
-use weir_admin::{ClientNames, FailingOf, FailingQueries, is_grave};
+use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave};
 use weir_base::{ConnId, Span, Time, prefix};
 
 use crate::pools::error_codes::{ErrorCodes, IN_FAILED_TRANSACTION};
@@ -25,6 +26,16 @@ const LEAST_GRAVE: u32 = 3;
 const LEAST: u32 = 10;
 /// So many of the counted ones have to fail.
 const LEAST_FAILED: u32 = 5;
+/// From so many queries in failed transactions on, over so long, it fails if hardly any of its transactions succeeds.
+const LEAST_ABORTED: u32 = 10;
+const ABORTED_FOR: Span = Span::from_secs(3);
+/// One whose transactions are too few for a share fails by so many in a row without one that succeeds, over so long.
+const LEAST_IN_A_ROW: u32 = 6;
+const IN_A_ROW_FOR: Span = Span::from_secs(10);
+/// From so many in a row on, its transactions are counted: one that succeeds ends the row.
+const COUNTED_IN_A_ROW: u32 = 2;
+/// For so long an application is remembered after its last error; and no row begins for so long after a success.
+const LATELY: Span = Span::from_secs(60);
 /// The share of transactions with an error of a server in trouble, as one of so many; and the share with none of any kind.
 const GRAVE_SHARE: u64 = 10;
 const UNHARMED_SHARE: u64 = 20;
@@ -48,6 +59,13 @@ struct Application {
     before: Window,
     /// Since when its transactions are counted.
     counted: Option<Time>,
+    /// Those that failed since the last one that succeeded.
+    row: Option<Row>,
+    /// When one succeeded, of those that were counted.
+    succeeded: Option<Time>,
+    /// Since when clients send queries in failed transactions, without a pause.
+    aborted_since: Time,
+    aborted_until: Option<Time>,
     failing_until: Option<Time>,
     /// Clients with an error in the transaction that they are in; the oldest are forgotten.
     in_failed: Vec<ConnId>,
@@ -62,6 +80,15 @@ struct Window {
     errors: u32,
     grave: u32,
     unharmed: u32,
+    /// Queries in transactions that had failed.
+    aborted: u32,
+    codes: ErrorCodes,
+}
+
+/// Transactions that failed, one after the other.
+struct Row {
+    since: Time,
+    failed: u32,
     codes: ErrorCodes,
 }
 
@@ -71,14 +98,14 @@ impl ApplicationErrors {
         self.forget(now);
         let Some(application) = self.find_or_begin(error.user, error.application, now) else { return false };
         let began = application.count(error, now);
-        self.counts_transactions |= application.counted.is_some();
+        self.counts_transactions |= application.counts();
         began
     }
 
     /// Transactions of an application's client have ended.
     pub(crate) fn ended(&mut self, (user, name): (&str, &str), client: ConnId, transactions: u32, now: Time) {
         self.forget(now);
-        if let Some(application) = self.find(user, name).filter(|application| application.counted.is_some()) {
+        if let Some(application) = self.find(user, name).filter(|application| application.counts()) {
             application.ended(client, transactions, now);
         }
     }
@@ -86,20 +113,7 @@ impl ApplicationErrors {
     /// The application with most errors of those that are failing; `wall` converts a time to microseconds since 1970.
     pub(crate) fn failing(&self, now: Time, wall: impl Fn(Time) -> u64) -> Option<FailingQueries> {
         let failing = self.applications.iter().filter(|application| application.is_failing(now));
-        let worst = failing.max_by_key(|application| application.errors().0)?;
-        let (errors, _, unharmed) = worst.errors();
-        let mut by = ClientNames::default();
-        by.count(&worst.user, &worst.name, worst.clients.len() as u32);
-        Some(FailingQueries {
-            since: wall(worst.first),
-            last: wall(worst.last),
-            of: FailingOf::Application,
-            sqlstate: worst.now.codes.most_frequent(&worst.before.codes),
-            errors: errors.into(),
-            queries: u64::from(errors) + u64::from(unharmed),
-            clients: worst.clients.len() as u32,
-            by,
-        })
+        failing.max_by_key(|application| application.errors().0).and_then(|worst| worst.shown(now, wall))
     }
 
     fn find(&mut self, user: &str, name: &str) -> Option<&mut Application> {
@@ -122,8 +136,8 @@ impl ApplicationErrors {
 
     /// Drops those without an error for long.
     fn forget(&mut self, now: Time) {
-        self.applications.retain(|known| known.is_failing(now) || now < known.last + WINDOW + WINDOW);
-        self.counts_transactions = self.applications.iter().any(|known| known.counted.is_some());
+        self.applications.retain(|known| known.is_failing(now) || now < known.last + LATELY);
+        self.counts_transactions = self.applications.iter().any(Application::counts);
     }
 }
 
@@ -137,39 +151,93 @@ impl Application {
             now: Window { since: now, ..Window::default() },
             before: Window::default(),
             counted: None,
+            row: None,
+            succeeded: None,
+            aborted_since: now,
+            aborted_until: None,
             failing_until: None,
             in_failed: Vec::new(),
             clients: Vec::new(),
         }
     }
 
+    /// Whether its transactions are counted.
+    fn counts(&self) -> bool {
+        self.counted.is_some() || self.row.as_ref().is_some_and(|row| row.failed >= COUNTED_IN_A_ROW)
+    }
+
     fn is_failing(&self, now: Time) -> bool {
-        self.failing_until.is_some_and(|until| now < until)
+        let lasts = |until: Option<Time>| until.is_some_and(|until| now < until);
+        lasts(self.failing_until) || lasts(self.aborted_until) || self.fails_in_a_row(now).is_some()
+    }
+
+    /// The row, if it is long enough.
+    fn fails_in_a_row(&self, now: Time) -> Option<&Row> {
+        let is_long = |row: &&Row| row.failed >= LEAST_IN_A_ROW && self.last.since(row.since) >= IN_A_ROW_FOR;
+        self.row.as_ref().filter(is_long).filter(|_| now < self.last + LATELY)
+    }
+
+    /// What fails, if it does.
+    fn shown(&self, now: Time, wall: impl Fn(Time) -> u64) -> Option<FailingQueries> {
+        let (errors, _, unharmed) = self.errors();
+        let aborted = self.now.aborted + self.before.aborted;
+        let is_now = |until: Option<Time>| until.is_some_and(|until| now < until);
+        let of_windows = self.now.codes.most_frequent(&self.before.codes);
+        let (of, since, last, sqlstate, errors) = if is_now(self.failing_until) {
+            (FailingOf::Application, self.first, self.last, of_windows, errors)
+        } else if is_now(self.aborted_until) {
+            (FailingOf::Aborted, self.aborted_since, self.last, IN_FAILED_TRANSACTION, errors + aborted)
+        } else {
+            let row = self.fails_in_a_row(now)?;
+            // It lasts until one succeeds, or none comes any more.
+            (FailingOf::InARow, row.since, now, row.codes.most_frequent(&ErrorCodes::default()), row.failed)
+        };
+        let mut by = ClientNames::default();
+        by.count(&self.user, &self.name, self.clients.len() as u32);
+        Some(FailingQueries {
+            since: wall(since),
+            last: wall(last),
+            of,
+            sqlstate,
+            errors: errors.into(),
+            queries: u64::from(errors) + u64::from(unharmed),
+            clients: self.clients.len() as u32,
+            by,
+        })
     }
 
     /// Returns whether it is failing, and was not before.
     fn count(&mut self, error: &CountedError<'_>, now: Time) -> bool {
         self.advance(now);
+        let before = self.is_failing(now);
+        let is_aborted = error.code == IN_FAILED_TRANSACTION;
+        let is_known = self.counts() && self.in_failed.contains(&error.client);
+        let is_first = !is_aborted && !is_known;
         self.last = now;
-        let is_first = match self.counted {
-            Some(_) => !self.in_failed.contains(&error.client),
-            None => error.code != IN_FAILED_TRANSACTION,
-        };
         if is_first {
             self.now.errors += 1;
             self.now.grave += u32::from(is_grave(&error.code));
+            self.failed(error.code, now);
+        }
+        if is_aborted {
+            if self.now.aborted + self.before.aborted == 0 {
+                self.aborted_since = now;
+            }
+            self.now.aborted += 1;
         }
         self.now.codes.count(error.code);
         note(&mut self.clients, error.client);
         let (errors, grave, _) = self.errors();
-        if self.counted.is_some() {
+        if self.counts() {
             note(&mut self.in_failed, error.client);
-        } else if grave >= LEAST_GRAVE || errors >= LEAST {
+        }
+        let has_many =
+            grave >= LEAST_GRAVE || errors >= LEAST || self.now.aborted + self.before.aborted >= LEAST_ABORTED;
+        if self.counted.is_none() && has_many {
             // From now on it is known how many do not fail.
             (self.counted, self.before) = (Some(now), Window::default());
             self.now = Window { since: now, ..Window::default() };
         }
-        let before = self.is_failing(now);
         self.judge(now);
         !before && self.is_failing(now)
     }
@@ -177,7 +245,22 @@ impl Application {
     fn ended(&mut self, client: ConnId, transactions: u32, now: Time) {
         self.advance(now);
         let failed = self.in_failed.iter().position(|known| *known == client).map(|at| self.in_failed.swap_remove(at));
-        self.now.unharmed += transactions - u32::from(failed.is_some()).min(transactions);
+        let unharmed = transactions - u32::from(failed.is_some()).min(transactions);
+        self.now.unharmed += unharmed;
+        if unharmed > 0 {
+            (self.row, self.succeeded) = (None, Some(now));
+        }
+    }
+
+    /// A transaction has failed: the row is longer by one, or begins.
+    fn failed(&mut self, code: SqlState, now: Time) {
+        if self.row.is_none() && self.succeeded.is_some_and(|at| now < at + LATELY) {
+            return;
+        }
+        let begin = || Row { since: now, failed: 0, codes: ErrorCodes::default() };
+        let row = self.row.get_or_insert_with(begin);
+        row.failed += 1;
+        row.codes.count(code);
     }
 
     /// Begins a new window where the present one is over.
@@ -203,6 +286,11 @@ impl Application {
         let wholly = errors >= LEAST_FAILED && u64::from(unharmed) * UNHARMED_SHARE <= all;
         if settled && (in_trouble || wholly) {
             self.failing_until = Some(now + HOLD);
+        }
+        let aborted = self.now.aborted + self.before.aborted;
+        let lasts = settled && now >= self.aborted_since + ABORTED_FOR && aborted >= LEAST_ABORTED;
+        if lasts && u64::from(unharmed) * UNHARMED_SHARE <= all + u64::from(aborted) {
+            self.aborted_until = Some(now + HOLD);
         }
     }
 }
@@ -269,6 +357,7 @@ mod tests {
             pool.second("orders", 10, 0, b"42P01");
         }
         assert_eq!(pool.failing(), None, "it works again");
+        (0..60).for_each(|_| pool.second("orders", 10, 0, b"42P01"));
         assert!(!pool.errors.counts_transactions && pool.errors.applications.is_empty());
     }
 
@@ -279,6 +368,57 @@ mod tests {
         assert_eq!(pool.failing(), None, "a fifth succeeds");
         (0..4).for_each(|_| pool.second("disk", 20, 4, b"53100"));
         assert_eq!(pool.failing().map(|failing| failing.sqlstate), Some(*b"53100"));
+    }
+
+    #[test]
+    fn one_whose_clients_stay_in_failed_transactions_is_failing_though_none_ends() {
+        let mut pool = Pool::new();
+        let error = |client| CountedError { code: *b"23505", client, user: "ann", application: "checkout" };
+        for second in 0..30 {
+            pool.second("web", 500, 0, b"23505");
+            for number in 0..3 {
+                let first = error(ConnId::new(number, 1));
+                let code = if second == 0 { first.code } else { IN_FAILED_TRANSACTION };
+                for _ in 0..3 {
+                    pool.errors.count(&CountedError { code, ..first }, pool.now);
+                }
+            }
+        }
+        let failing = pool.failing().expect("checkout");
+        assert_eq!((failing.of, failing.sqlstate, failing.clients), (FailingOf::Aborted, *b"25P02", 3));
+        assert_eq!(failing.errors, failing.queries);
+        // They roll back, and work.
+        (0..12).for_each(|_| pool.second("checkout", 10, 0, b"23505"));
+        assert_eq!(pool.failing(), None);
+        // A script with many statements fails once in a while, and the application works otherwise.
+        let mut pool = Pool::new();
+        for _ in 0..30 {
+            pool.second("checkout", 20, 1, b"23505");
+            let client = ConnId::new(0, 1);
+            for _ in 0..15 {
+                pool.errors.count(&CountedError { code: *b"25P02", ..error(client) }, pool.now);
+            }
+        }
+        assert_eq!(pool.failing(), None);
+    }
+
+    #[test]
+    fn one_with_few_transactions_of_which_none_succeeds_is_failing() {
+        let mut pool = Pool::new();
+        for second in 0..40 {
+            pool.second("web", 500, u32::from(second % 3 == 0), b"23505");
+            pool.second("worker", u32::from(second % 2 == 0), 1, b"42P01");
+        }
+        let failing = pool.failing().expect("worker");
+        assert_eq!((failing.of, failing.sqlstate, failing.errors), (FailingOf::InARow, *b"42P01", 20));
+        assert_eq!(failing.by.most(1)[0].application_name, "worker");
+        pool.second("worker", 1, 0, b"42P01");
+        assert_eq!(pool.failing(), None, "one succeeds");
+        let mut pool = Pool::new();
+        for second in 0..120 {
+            pool.second("worker", 1, u32::from(second % 4 > 0), b"42P01");
+        }
+        assert_eq!(pool.failing(), None, "a fourth succeeds");
     }
 
     #[test]

@@ -403,6 +403,11 @@ impl PoolSlot {
         self.welcome = welcome;
     }
 
+    /// Notes whether the hosts of its servers are looked at.
+    pub(crate) fn set_watched(&mut self, on: bool) {
+        self.is_watched = on;
+    }
+
     /// The record of the pool's earliest timer, for [`Common::arm`](crate::common::Common::arm).
     pub(crate) fn armed_mut(&mut self) -> &mut Time {
         &mut self.armed

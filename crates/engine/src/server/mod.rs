@@ -7,7 +7,8 @@
 //!   fit.
 //! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone. `login_failure`: whether a
 //!   failed login may succeed later.
-//! - `unresponsive`, `probe`: hosts that give no answer. `silence`: hosts that acknowledge nothing of what was sent. `login_throttle`: how many logins a host gets at once, and
+//! - `unresponsive`, `probe`: hosts that give no answer. `silence`, `silence_watch`: hosts that acknowledge
+//!   nothing of what was sent. `login_throttle`: how many logins a host gets at once, and
 //!   when a host that is down is tried. `dns`: addresses of names. `vanished`: servers on addresses that a name no
 //!   longer has.
 //! - `idle`: idle servers that another pool needs closed. `pinned`: why a server's client keeps it.
@@ -30,6 +31,7 @@ pub(crate) mod pinned;
 pub(crate) mod probe;
 mod reading;
 pub(crate) mod silence;
+pub(crate) mod silence_watch;
 pub(crate) mod slot;
 pub(crate) mod unresponsive;
 pub(crate) mod vanished;

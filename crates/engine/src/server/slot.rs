@@ -196,7 +196,15 @@ impl ServerSlot {
 
     /// Whether the server's client is idle in a transaction.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
-        self.link.is_some() && self.clock.holding().client_idle != Time::NEVER
+        let holding = self.clock.holding();
+        self.link.is_some() && holding.client_idle != Time::NEVER && holding.query == Time::NEVER
+    }
+
+    /// Since when the server's client has read nothing of a result that waits for it; `NEVER` if it reads, or has all.
+    pub(crate) fn unread_since(&self) -> Time {
+        let holding = self.clock.holding();
+        let reads = self.link.is_none() || holding.query == Time::NEVER;
+        if reads { Time::NEVER } else { holding.client_idle }
     }
 
     /// Whether the server's client keeps it, and has no transaction and no request there.

@@ -189,3 +189,48 @@ fn a_pause_that_waits_is_in_the_way_of_an_offer() {
     world.input(Input::ControlRequestDropped { number: 1 });
     assert!(!paused(&mut world), "commands are taken again");
 }
+
+#[test]
+fn servers_that_are_lost_again_and_again_without_a_word_make_their_pool_failing() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let failing = |world: &mut World| {
+        ask(world, 98, ControlRequest::Report);
+        let Ok(ControlReply::Report(report, _)) = answer(world, 98) else { panic!("no report") };
+        report.pools[0].symptoms.failing.as_ref().map(|failing| (failing.of, failing.sqlstate))
+    };
+    for round in 0..4 {
+        let asked = round > 0;
+        if asked {
+            world.bytes(client, &query("select 1"));
+        }
+        let server = world.server();
+        if !asked {
+            world.bytes(client, &query("select 1"));
+        }
+        world.bytes(server, &done("SELECT 1", b'I'));
+        world.received(client);
+        assert!(failing(&mut world).is_none() || round == 3);
+        // It crashes while nobody uses it, which costs no client anything.
+        world.reset(server);
+        world.pass(Span::from_secs(2));
+    }
+    assert_eq!(failing(&mut world), Some((weir_admin::FailingOf::Servers, *b"08006")));
+}
+
+#[test]
+fn what_changes_something_at_the_console_is_in_the_report_with_who_did_it() {
+    let mut world = World::new(config(1));
+    world.client();
+    let console = world.arrival("admin", "pgbouncer");
+    for text in ["SHOW POOLS", "PAUSE db", "RESUME db", "KILL_CLIENT 999", "SET query_timeout = 5", "DISABLE nothing"] {
+        world.bytes(console, &query(text));
+        world.received(console);
+    }
+    ask(&mut world, 7, ControlRequest::Report);
+    let Ok(ControlReply::Report(report, _)) = answer(&mut world, 7) else { panic!("no report") };
+    let deeds: Vec<_> = report.console_deeds.iter().map(|deed| (deed.command, deed.object.as_deref())).collect();
+    assert_eq!(deeds, [("PAUSE", Some("db")), ("RESUME", Some("db")), ("KILL_CLIENT", Some("999"))]);
+    assert!(report.console_deeds.iter().all(|deed| deed.user == "admin" && !deed.from.is_empty()));
+    assert!(report.console_deeds.is_sorted_by(|one, next| one.at < next.at));
+}

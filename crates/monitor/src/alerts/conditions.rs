@@ -28,9 +28,12 @@ pub(crate) fn conditions<'a>(
         found.extend(of_thresholds(config, &pool));
     }
     let (percent, most) = (config.alerts.clients_percent, config.max_clients);
-    if percent > 0 && u64::from(clients) * 100 >= u64::from(most) * u64::from(percent) && most > 0 {
+    // What this limit refuses is a fault already.
+    let refuses = faults.iter().any(|fault| fault.kind == "limit" && fault.pool.is_none());
+    if percent > 0 && !refuses && u64::from(clients) * 100 >= u64::from(most) * u64::from(percent) && most > 0 {
         let summary = format!("{clients} of {most} clients are connected (max_clients).");
-        let advice = "Find what connects so often, or raise max_clients.";
+        let advice =
+            "See which applications hold connections that they do not need (SHOW CLIENTS), or raise max_clients.";
         found.push(condition("max_clients", None, (true, clients.into(), 0), summary, advice));
     }
     found
@@ -39,10 +42,12 @@ pub(crate) fn conditions<'a>(
 /// One condition of each kind: the worst fault of a kind speaks for all.
 fn of_faults(faults: &[FaultView]) -> Vec<Condition> {
     let mut found: Vec<Condition> = Vec::new();
-    for fault in faults {
+    // One that lasts for some seconds more makes no alert.
+    for fault in faults.iter().filter(|fault| fault.not_seen_since.is_none()) {
         if !found.iter().any(|condition| condition.key.rule == fault.kind) {
             let since = if fault.problem { (fault.since * 1e6) as u64 } else { 0 };
-            found.push(condition(fault.kind, None, (fault.problem, 0, since), fault.summary.clone(), &fault.advice));
+            let about = (fault.problem, fault.clients.into(), since);
+            found.push(condition(fault.kind, fault.pool.as_deref(), about, fault.summary.clone(), &fault.advice));
         }
     }
     found

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
-use weir_admin::{Connections, Cursor, Health, PoolHealth, Report, SocketRecord};
+use weir_admin::{Connections, Cursor, Health, PoolHealth, PoolRecord, Report, SocketRecord, identifier};
 use weir_config::Config;
 
 use super::{Incident, LONG, PoolNow, incident};
@@ -57,6 +57,7 @@ impl Suspects {
     /// By the counts of a report.
     pub(crate) fn new(report: &Report, config: &Config, wanted: impl Fn(&str) -> bool) -> Suspects {
         let mut pools = BTreeMap::new();
+        let limits = shared_limits(report, config);
         let unused = report.unused.iter().map(|(name, health)| (name, health, 0, 0.0));
         let used = report.pools.iter().map(|record| {
             let wait = record.maxwait.micros() as f64 / 1e6;
@@ -71,8 +72,10 @@ impl Suspects {
                 let (limits, mode) = (&pool.limits, pool.mode);
                 (PoolNow { name: name.clone(), size: limits.size, mode, ..PoolNow::default() }, 0.0)
             };
+            let limit = limits.get(name);
             let (now, longest) = pools.entry(name.clone()).or_insert_with(new);
             *longest = f64::max(*longest, wait);
+            now.limit = limit.cloned();
             if health.state >= now.health.state {
                 now.health.clone_from(health);
             }
@@ -142,6 +145,27 @@ impl Suspects {
         found.unseen.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         Ok(found)
     }
+}
+
+/// The limits of Weir that several pools share and that are reached, by pool.
+fn shared_limits(report: &Report, config: &Config) -> BTreeMap<String, String> {
+    let mut limits = BTreeMap::new();
+    let servers = |of: &dyn Fn(&PoolRecord) -> bool| {
+        report.pools.iter().filter(|pool| of(pool)).map(PoolRecord::servers).sum::<u32>()
+    };
+    for pool in &report.pools {
+        let (of_user, of_database) = (config.user_connections(&pool.user), config.db_connections(&pool.database));
+        if of_user > 0 && servers(&|other| other.user == pool.user) >= of_user {
+            limits.insert(
+                pool.database.clone(),
+                format!("max_user_connections = {of_user} of user {}", identifier(&pool.user)),
+            );
+        } else if of_database > 0 && servers(&|other| other.database == pool.database) >= of_database {
+            let name = identifier(&pool.database);
+            limits.insert(pool.database.clone(), format!("max_db_connections = {of_database} of {name}"));
+        }
+    }
+    limits
 }
 
 /// A pool whose queries last, and whose server could not be looked at for this reason.

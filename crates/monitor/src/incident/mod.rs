@@ -47,6 +47,8 @@ pub(crate) struct PoolNow {
     /// paused the pool.
     pub(crate) health: PoolHealth,
     pub(crate) explained: bool,
+    /// A limit of Weir that pools share and that is reached, with its value: `max_user_connections = 2 of user app`.
+    pub(crate) limit: Option<String>,
 }
 
 /// Why a pool is slow.
@@ -128,6 +130,9 @@ struct Holder {
     blocks: Vec<Process>,
     /// How many these are, listed or not.
     blocks_total: usize,
+    /// The one of them behind which most others wait that the holder itself does not block, and how many these are.
+    #[serde(skip)]
+    queued: Option<(Process, usize)>,
 }
 
 impl PoolNow {
@@ -178,6 +183,9 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
     let (title, advice) = match cause {
         _ if of.explained => (of.health.state.name(), of.health.advice()),
         IncidentCause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
+        IncidentCause::FewerServers if of.limit.is_some() => {
+            (cause.words(), "Raise this limit of Weir, or lower what else uses it. A larger size changes nothing.")
+        }
         _ => (cause.words(), cause.advice()),
     };
     let since = of.health.since;
@@ -276,10 +284,14 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
     let idle: Vec<&Process> = long().filter(|process| process.idles()).collect();
     if of.mode != PoolMode::Session && !idle.is_empty() && idle.len() as f64 >= all * HALF {
         let first = idle[0];
+        let names = idle.iter().filter_map(|process| process.client.as_ref());
+        let most = most_of(names.map(|client| client.application_name.as_str()));
+        let most = most.map(|(name, count)| format!(", {count} of them {}", quoted(name))).unwrap_or_default();
         let text = format!(
-            "{wait}; {} of {} idle in transactions, longest {}, for {}.",
+            "{wait}; {} of {} {} idle in transactions{most}, the longest {}, for {}.",
             idle.len(),
             plural(of.servers.len() as u64, "server in use", "servers in use"),
+            if idle.len() == 1 { "is" } else { "are" },
             first.owner(),
             span(first.seconds())
         );
@@ -296,6 +308,22 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
     }
     if let Some(text) = pins(of) {
         return Some((IncidentCause::Pins, format!("{wait}; {text}.")));
+    }
+    if let Some(limit) = &of.limit {
+        let names = of.servers.iter().filter_map(|server| {
+            of.clients
+                .iter()
+                .find(|client| server.link == Some(client.ptr))
+                .map(|client| client.application_name.as_str())
+        });
+        let most = most_of(names).map(|(name, count)| {
+            format!(
+                "; {} has {count} of {}",
+                quoted(name),
+                plural(of.servers.len() as u64, "server in use", "servers in use")
+            )
+        });
+        return Some((IncidentCause::FewerServers, format!("{wait}: {limit} is reached{}.", most.unwrap_or_default())));
     }
     if of.size > 0 && of.servers.len() < of.size as usize {
         let text = format!("{wait}, and only {} of {} servers are in use.", of.servers.len(), of.size);
@@ -316,18 +344,16 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
             ),
         ));
     }
-    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in long().filter_map(|process| process.client.as_ref()).map(|client| client.application_name.as_str()) {
-        *by_name.entry(name).or_default() += 1;
-    }
-    let most = by_name.into_iter().max_by_key(|(_, count)| *count);
+    let most = most_of(long().filter_map(|process| process.client.as_ref()).map(|it| it.application_name.as_str()));
+    // Where it is alone, nobody else waits for it.
+    let alone = most.is_some_and(|(name, _)| of.clients.iter().all(|client| client.application_name == name));
     let longest = format!(
         "the longest query, of {}, runs for {}",
         holders[0].process.owner(),
         span(holders[0].process.seconds())
     );
     match most {
-        Some((name, count)) if !name.is_empty() && count > 1 && count as f64 > all * HALF => Some((
+        Some((name, count)) if !alone && count > 1 && count as f64 > all * HALF => Some((
             IncidentCause::OneApplication,
             format!("{wait}; {} has {count} of {} servers; {longest}.", quoted(name), of.servers.len()),
         )),
@@ -336,6 +362,13 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
             format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len()),
         )),
     }
+}
+
+/// The name of most, and how many these are; none where that is the empty one.
+fn most_of<'n>(names: impl Iterator<Item = &'n str>) -> Option<(&'n str, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).filter(|(name, _)| !name.is_empty())
 }
 
 /// What is said of servers that idle clients keep for the state that they have left there, where that is most servers:
@@ -399,14 +432,18 @@ fn clients_wait(count: usize) -> String {
 impl Holder {
     fn new(process: Process, mut blocks: Vec<Process>) -> Holder {
         blocks.sort_by(|a, b| b.seconds().total_cmp(&a.seconds()));
-        let blocks_total = blocks.len();
+        let (blocks_total, queued) = (blocks.len(), queued(&process, &blocks));
         blocks.truncate(LISTED);
-        Holder { process, blocks, blocks_total }
+        Holder { process, blocks, blocks_total, queued }
     }
 
     /// What to do about the holder's lock.
     fn advice(&self) -> &'static str {
         let process = &self.process;
+        if self.queued.is_some() {
+            return "A larger pool would be blocked as well. Cancel the query that the others wait behind: they go on at once. Then \
+                    end the transaction that holds the lock, and run that query again.";
+        }
         match (process.process_id, process.client.is_some(), process.idles()) {
             (0, ..) => {
                 "A larger pool would be blocked as well. End the prepared transaction on the server, with COMMIT PREPARED or \
@@ -451,8 +488,29 @@ impl Holder {
         let queries = plural(self.blocks_total as u64, "query waits", "queries wait");
         let longest = span(self.longest());
         let clients = if waiting > 0 { format!(", and {} for a server", clients_wait(waiting)) } else { String::new() };
+        if let Some((first, behind)) = &self.queued {
+            let behind = plural(*behind as u64, "query waits", "queries wait");
+            let (pid, owner, waited) = (first.process_id, first.owner(), span(first.seconds()));
+            return format!(
+                "Blocked: {behind} behind process {pid} ({owner}), whose query has itself waited for {waited} for a lock of \
+                 {what}{does}{clients}."
+            );
+        }
         format!("Blocked by {what}{does}: {queries} for its locks, the first for {longest}{clients}.")
     }
+}
+
+/// The first in a lock's queue: the blocked backend behind which most of the others wait, that do not wait for the holder
+/// itself, if these are more than half of all. Cancelling it frees them (PostgreSQL documentation, pg_blocking_pids: also who
+/// is ahead in the queue).
+fn queued(holder: &Process, blocks: &[Process]) -> Option<(Process, usize)> {
+    let waits_for = |of: &Process, id: u32| {
+        of.waits_for_table() && of.blocked_by.contains(&id) && !of.blocked_by.contains(&holder.process_id)
+    };
+    let behind = |one: &Process| blocks.iter().filter(|other| waits_for(other, one.process_id)).count();
+    let first = blocks.iter().map(|one| (one, behind(one))).max_by_key(|(_, behind)| *behind)?;
+    let (one, behind) = first;
+    (behind * 2 > blocks.len()).then(|| (one.clone(), behind))
 }
 
 impl Seen {

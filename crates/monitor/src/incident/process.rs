@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(super) statement: Option<String>,
     pub(super) transaction_seconds: Option<f64>,
     pub(super) state_seconds: Option<f64>,
-    blocked_by: Vec<u32>,
+    pub(super) blocked_by: Vec<u32>,
     /// Why its client keeps it between transactions.
     pinned: Option<Pinned>,
     /// How long the client that keeps it has asked nothing.
@@ -150,6 +150,11 @@ impl Process {
     /// Whether the backend waits until its client, or Weir for the client, reads more of a result.
     pub(super) fn is_unread(&self) -> bool {
         self.waits_for.as_deref() == Some("Client: ClientWrite")
+    }
+
+    /// Whether the backend waits for the lock of a table. Of a row, whoever is first in the queue waits for the holder anew.
+    pub(super) fn waits_for_table(&self) -> bool {
+        self.waits_for.as_deref() == Some("Lock: relation")
     }
 
     /// Whether the backend does nothing in an open transaction.

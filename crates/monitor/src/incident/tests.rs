@@ -263,3 +263,41 @@ fn a_pool_whose_server_is_down_has_the_words_of_its_health_and_no_hint_at_its_si
         )
     );
 }
+
+#[test]
+fn queries_behind_a_queued_lock_wait_for_its_query_which_is_named_and_not_for_the_holder() {
+    let servers = (2..=8).map(|pid| server(pid, Some(58.0), 58.0)).collect();
+    let mut seen = vec![backend(1, "idle in transaction", 60.0, &[]), backend(2, "active", 58.0, &[1])];
+    seen.extend((3..=8).map(|pid| backend(pid, "active", 50.0, &[2])));
+    let now = pool(servers, &[]);
+    // Of a row, the next one in the queue waits for the holder, too.
+    assert!(incident(&now, Some(&look(seen.clone()))).expect("an incident").text.starts_with("Blocked by process 1 "));
+    seen.iter_mut().skip(1).for_each(|one| one.waits_for = Some("Lock: relation".into()));
+    let found = incident(&now, Some(&look(seen))).expect("an incident");
+    let words = "Blocked: 6 queries wait behind process 2 (\"web\" of joe";
+    assert!(found.text.starts_with(words), "{}", found.text);
+    assert!(found.text.contains("waited for 58 s for a lock of process 1 (a client of joe)"), "{}", found.text);
+    assert!(found.advice.contains("Cancel the query that the others wait behind"), "{}", found.advice);
+    // Those that wait for the holder itself would gain nothing.
+    let (now, seen) = locked(&[]);
+    assert!(incident(&now, Some(&seen)).expect("an incident").text.starts_with("Blocked by process 1 "));
+}
+
+#[test]
+fn an_application_that_is_alone_in_its_pool_takes_nothing_from_others() {
+    let alone = pool((2..=6).map(|pid| server(pid, Some(9.0), 9.0)).collect(), &[2.0]);
+    let found = incident(&alone, None).expect("an incident");
+    assert_eq!(found.cause, IncidentCause::LongQueries);
+    assert!(!found.advice.contains("pool of its own"), "{}", found.advice);
+}
+
+#[test]
+fn a_limit_of_weir_that_pools_share_is_named_with_its_value_and_who_has_the_servers() {
+    let limit = Some("max_user_connections = 2 of user app".to_owned());
+    let now = PoolNow { limit, ..pool((2..=3).map(|pid| server(pid, None, 0.1)).collect(), &[4.0]) };
+    let found = incident(&now, None).expect("an incident");
+    assert_eq!(found.cause, IncidentCause::FewerServers);
+    let words = "max_user_connections = 2 of user app is reached; \"web\" has 2 of 2 servers in use.";
+    assert!(found.text.ends_with(words), "{}", found.text);
+    assert!(found.advice.starts_with("Raise this limit"), "{}", found.advice);
+}

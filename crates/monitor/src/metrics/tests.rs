@@ -29,7 +29,7 @@ fn report(pools: usize) -> Report {
         DatabaseStats { database: format!("app{n}"), total, counters, ..DatabaseStats::default() }
     };
     let refusals = (0..pools)
-        .map(|n| RefusalRecord { pool: Some((format!("app{n}"), "ann".into())), refusals: Refusals::default() })
+        .map(|n| RefusalRecord { pool: Some((format!("app{n}"), "ann".into())), ..RefusalRecord::default() })
         .collect();
     Report {
         pools: (0..pools).map(record).collect(),

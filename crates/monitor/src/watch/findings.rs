@@ -12,6 +12,7 @@ use weir_admin::{Finding, Health, Report, identifier};
 use weir_base::plural;
 use weir_config::Config;
 
+use super::crowded::Crowded;
 use super::kept_looks::KeptLooks;
 use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
@@ -37,6 +38,7 @@ const KEPT: Duration = Duration::from_secs(60);
 pub struct Findings {
     activity_probe: ActivityProbe,
     kept: KeptLooks,
+    crowded: Crowded,
     state: Arc<Mutex<State>>,
 }
 
@@ -46,6 +48,8 @@ struct State {
     busy: bool,
     looked: HashMap<String, Looked>,
     found: Arc<BTreeMap<String, Finding>>,
+    /// Who has the connections of a server that has none left.
+    crowded: BTreeMap<String, Finding>,
     /// Pools whose last look failed while queries last.
     unseen: Vec<Unseen>,
 }
@@ -60,7 +64,8 @@ struct Looked {
 impl Findings {
     /// Has found out nothing yet.
     pub fn new(activity_probe: ActivityProbe) -> Findings {
-        Findings { kept: KeptLooks::new(activity_probe.clone()), activity_probe, state: Arc::default() }
+        let (kept, crowded) = (KeptLooks::new(activity_probe.clone()), Crowded::new(activity_probe.clone()));
+        Findings { kept, crowded, activity_probe, state: Arc::default() }
     }
 
     /// The fault that queries last of which it is not known why; `now` in seconds since 1970.
@@ -74,8 +79,11 @@ impl Findings {
         let slow = slow(report);
         let due = {
             let mut state = lock(&self.state);
-            if state.forget(&slow) {
-                workers.set_findings(state.found.clone());
+            let crowded = self.crowded.follow(report, config);
+            let is_new = crowded != state.crowded;
+            state.crowded = crowded;
+            if state.forget(&slow) || is_new {
+                workers.set_findings(state.all());
             }
             let due = if state.busy { Vec::new() } else { state.due(&slow, Instant::now()) };
             state.busy |= !due.is_empty();
@@ -94,7 +102,7 @@ impl Findings {
             let found: BTreeMap<String, Finding> = found.collect();
             let mut state = lock(&findings.state);
             state.looked_at(due, found, gathered.unseen, Instant::now());
-            workers.set_findings(state.found.clone());
+            workers.set_findings(state.all());
         });
     }
 }
@@ -118,6 +126,7 @@ fn unseen_fault(unseen: &[Unseen], now: f64) -> Option<FaultView> {
                  the pools' sizes, or raise its max_connections."
                 .to_owned(),
         since: now - seconds,
+        ..FaultView::default()
     })
 }
 
@@ -126,6 +135,10 @@ fn slow(report: &Report) -> BTreeMap<String, u32> {
     let mut slow = BTreeMap::new();
     for pool in &report.pools {
         let unanswered = pool.symptoms.unanswered;
+        // Its state says it already.
+        if matches!(pool.health.state, Health::NotAnswering | Health::CannotConnect | Health::LoginRejected) {
+            continue;
+        }
         let held = matches!(pool.health.state, Health::Saturated | Health::Stalled | Health::Blocked);
         if (held || unanswered > 0) && pool.connected() > 0 {
             *slow.entry(pool.database.clone()).or_default() += unanswered;
@@ -135,6 +148,15 @@ fn slow(report: &Report) -> BTreeMap<String, u32> {
 }
 
 impl State {
+    /// All that was found, by pool.
+    fn all(&self) -> Arc<BTreeMap<String, Finding>> {
+        let mut all = self.found.clone();
+        if !self.crowded.is_empty() {
+            Arc::make_mut(&mut all).extend(self.crowded.clone());
+        }
+        all
+    }
+
     /// Drops what is not needed any more; whether a finding is among it.
     fn forget(&mut self, slow: &BTreeMap<String, u32>) -> bool {
         self.looked.retain(|name, looked| slow.contains_key(name) || looked.at.elapsed() < KEPT);
@@ -267,9 +289,10 @@ mod tests {
             report.pools.push(pool);
         }
         report.pools[0].health.state = Health::Saturated;
+        report.pools[38].health.state = Health::NotAnswering;
         let slow = slow(&report);
-        assert_eq!(slow.len(), 39, "without a server nothing can be found");
+        assert_eq!(slow.len(), 38, "without a server nothing can be found, and one that is away is known to be");
         let due = State::default().due(&slow, Instant::now());
-        assert_eq!((due.len(), due[0].0.as_str()), (POOLS, "p38"));
+        assert_eq!((due.len(), due[0].0.as_str()), (POOLS, "p37"));
     }
 }

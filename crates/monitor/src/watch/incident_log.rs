@@ -19,7 +19,6 @@ use weir_config::Config;
 use super::changed::Changed;
 use super::frame::Frame;
 use crate::clock;
-use crate::faults::FaultView;
 use crate::journal::{Journal, JournalBounds};
 use crate::lock::lock;
 use crate::pool_health::Affected;
@@ -40,7 +39,7 @@ pub struct PastIncident {
     pub(crate) id: u64,
     /// A state of pools, or the kind of a fault.
     pub(crate) what: String,
-    /// The pools by name, up to [`NAMED`]; none for a fault.
+    /// The pools by name, up to [`NAMED`]; none for a fault that is no pool's.
     pub(crate) pools: Vec<String>,
     pub(crate) pools_total: usize,
     /// The server's error, the cause that was found, or the fault in a sentence.
@@ -311,9 +310,13 @@ fn broken(frame: &Frame, config: &Config) -> BTreeMap<Key, Broken> {
         of.clients += health.clients();
         of.names.add(&health.affected);
     }
-    for FaultView { kind, summary, advice, since, .. } in frame.faults.iter().filter(|fault| fault.problem) {
-        let of = all.entry(Key::of_fault(kind)).or_default();
-        (of.cause, of.advice, of.since) = (summary.clone(), advice.clone(), *since);
+    for fault in frame.faults.iter().filter(|fault| fault.problem) {
+        let of = all.entry(Key::of_fault(fault.kind)).or_default();
+        (of.cause, of.advice, of.since) = (fault.summary.clone(), fault.advice.clone(), fault.since);
+        of.seen = fault.not_seen_since.unwrap_or(frame.at);
+        of.pools.extend(fault.pool.clone());
+        of.clients += u64::from(fault.clients);
+        of.names.add(&fault.affected);
     }
     all
 }

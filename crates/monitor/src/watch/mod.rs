@@ -7,6 +7,7 @@
 mod changed;
 mod changes;
 mod cpu;
+mod crowded;
 mod deployments;
 mod failing;
 mod findings;
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use weir_admin::LogQuery;
+use weir_admin::{Connections, ConsoleDeed, Cursor, LogQuery};
 use weir_config::Config;
 
 use crate::alerts::{AlertWatch, conditions, workers_do_not_answer};
@@ -39,7 +40,7 @@ use crate::lock::lock;
 use crate::telemetry::TelemetryExport;
 use changes::Changes;
 pub(crate) use cpu::Cpu;
-use failing::Failing;
+use failing::{Connected, Failing};
 pub use findings::Findings;
 use frame::{Frame, trouble_event};
 pub use frame::{Selection, number};
@@ -54,6 +55,9 @@ use stream::Streams;
 
 /// The pools that are measured each second; with more pools the task measures less often, to limit the workers' load.
 const POOLS_A_SECOND: usize = 5_000;
+
+/// The most pages of connections that are read to find out who is connected.
+const PAGES: usize = 64;
 
 /// What is watched; cheap to clone.
 #[derive(Clone)]
@@ -78,7 +82,12 @@ pub struct WatchAround {
     pub faults: Faults,
     /// Why pools are slow.
     pub findings: Findings,
+    /// Gets what operators have changed at the console lately, each second.
+    pub console: TakeDeeds,
 }
+
+/// Takes in what operators have changed at the console: the latest, with those that it has had before.
+pub type TakeDeeds = Box<dyn Fn(&[ConsoleDeed]) + Send + Sync>;
 
 #[derive(Default)]
 struct WatchState {
@@ -145,15 +154,20 @@ impl Watch {
     /// Measures once; returns the number of pools.
     async fn measure(
         &self,
-        WatchAround { workers, alerts, telemetry, faults, findings }: &WatchAround,
+        WatchAround { workers, alerts, telemetry, faults, findings, console }: &WatchAround,
         before: &mut Option<Arc<Measurement>>,
         failing: &mut Failing,
     ) -> Result<usize, MonitorError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
         findings.follow(workers, &report, &config);
+        console(&report.console_deeds);
         self.changes.observe(&report.pools, clock::now().as_secs_f64());
-        let (previous, refused) = (report.faults.clone(), failing.look(&report, clock::now().as_secs_f64()));
+        let now = clock::now().as_secs_f64();
+        if failing.asks_who_is_connected(now) {
+            failing.connected(connected(workers).await, now);
+        }
+        let (previous, refused) = (report.faults.clone(), failing.look(&report, &config, now));
         let moves = frame::moves(&report.primaries, clock::now().as_micros() as u64);
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
@@ -285,6 +299,18 @@ impl Measurement {
             moves: Vec::new(),
         }
     }
+}
+
+/// Who is connected: the clients of up to [`PAGES`] pages of the workers.
+async fn connected(workers: &Workers) -> Connected {
+    let (mut found, mut from) = (Connected::default(), Cursor::START);
+    for _ in 0..PAGES {
+        let Ok((clients, next)) = workers.connections(Connections::Clients, from).await else { break };
+        clients.iter().for_each(|client| found.add(client));
+        let Some(next) = next else { break };
+        from = next;
+    }
+    found
 }
 
 /// The time until a whole second, this many from now: the figures of each second have one place in a history.

@@ -17,7 +17,7 @@ type Rule = [pattern: RegExp, key: string | null, text: (at: Place) => string];
 
 const RULES: Rule[] = [
   [/28P01|password authentication failed/i, 'password', ({ user }) => `PostgreSQL refused this password for ${user || 'this user'}`],
-  [/none is known|needs? a password|no password/i, 'password', () => 'The server asks for a password: enter it'],
+  [/none is known|needs? a password|no password|asks for the password/i, 'password', () => 'The server asks for a password: enter it'],
   [/3D000|database "[^"]*" does not exist/i, 'database', ({ database, host }) => `There is no database “${database}” on ${host}`],
   [/role "[^"]*" does not exist/i, 'user', ({ user, host }) => `There is no user “${user}” on ${host}`],
   [/28000|pg_hba/i, 'user', ({ user }) => `The server does not let ${user || 'this user'} in from this machine (pg_hba.conf)`],

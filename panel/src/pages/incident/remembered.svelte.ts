@@ -15,7 +15,9 @@ const AFTER = 300;
 /** Lines of changes, and of what was done. */
 const LINES = 4;
 
-const isChange = ({ changes, path, method }: Entry) => (changes.length > 0 || path === '' || method !== 'POST') && method !== 'START';
+/** What stops or moves pools, by whatever way. */
+const STOPS = /\/(pause|resume|kill|suspend|disable|enable|reconnect|switch|shutdown)$/;
+const isChange = ({ changes, path, method }: Entry) => (changes.length > 0 || path === '' || method !== 'POST' || STOPS.test(path)) && method !== 'START';
 const said = (entry: Entry) => `${when(entry.at, 'second')} ${whatOf(entry)}${entry.user ? ` (${entry.user})` : ''}`;
 
 export class Remembered {

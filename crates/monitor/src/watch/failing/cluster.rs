@@ -19,7 +19,7 @@ impl Cluster {
             return None;
         };
         let since = *self.0.get_or_insert(now);
-        let fault = FaultView { kind: "cluster", problem: true, summary, advice, since };
+        let fault = FaultView { kind: "cluster", problem: true, summary, advice, since, ..FaultView::default() };
         (now - since >= AFTER).then_some(fault)
     }
 }

@@ -8,6 +8,8 @@ use weir_admin::identifier;
 
 /// The most names that are counted.
 const NAMES: usize = 1_000;
+/// What grew no longer ago, in seconds, grows now.
+const SEEN_NOW: f64 = 3.0;
 /// The most names that are named.
 const NAMED: usize = 3;
 
@@ -55,6 +57,11 @@ impl Growth {
     /// Since when it grows, in seconds since 1970.
     pub(super) fn since(&self) -> f64 {
         self.since
+    }
+
+    /// When it grew last, in seconds since 1970, if that is a while ago.
+    pub(super) fn not_seen_since(&self, now: f64) -> Option<f64> {
+        (now - self.last > SEEN_NOW).then_some(self.last)
     }
 
     /// By how much for each name.

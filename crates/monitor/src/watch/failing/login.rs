@@ -1,6 +1,6 @@
 //! Clients that can't log in for another reason than a limit.
 
-use weir_admin::{RefusedLogin, Report, quoted};
+use weir_admin::{ClientNames, RefusedLogin, Report, quoted};
 
 use super::growth::{Counts, Growth};
 use crate::faults::FaultView;
@@ -8,7 +8,7 @@ use crate::faults::FaultView;
 /// For this long after the last one it lasts, in seconds: a program that is refused may try again once in a while.
 const LASTS: f64 = 60.0;
 /// From this many refused logins on it is a program, and not somebody's typing error.
-const LEAST: u64 = 3;
+const LEAST: u64 = 5;
 
 /// Refused logins, by who and why in words.
 pub(super) struct Logins(Growth);
@@ -24,14 +24,37 @@ impl Logins {
         self.0.take(counted(report), now);
         let count = self.0.total(now).filter(|count| *count >= LEAST)?;
         let most = self.0.most()?;
-        let hint = report.refused_logins.list().iter().find(|login| words(login) == most).and_then(|login| login.hint);
+        let of_most = report.refused_logins.list().iter().find(|login| words(login) == most);
+        let kinds: Vec<_> = self.0.by().keys().collect();
+        let mut affected = ClientNames::default();
+        let is_meant = |login: &&RefusedLogin| kinds.contains(&&words(login));
+        for login in report.refused_logins.list().iter().filter(is_meant) {
+            affected.count_unproven(&login.user, "", 1);
+        }
+        let pool = of_most.map(|login| login.database.clone());
+        let hint = of_most.and_then(hint);
         Some(FaultView {
             kind: "login",
             problem: true,
             summary: format!("Clients can't log in: {count} refused. {}.", self.0.names().unwrap_or_default()),
             advice: hint.unwrap_or("The log has each of them with its reason.").to_owned(),
             since: self.0.since(),
+            pool: pool.filter(|pool| !pool.is_empty()),
+            clients: kinds.len() as u32,
+            affected,
+            ..FaultView::default()
         })
+    }
+}
+
+/// What to do, for an operator.
+fn hint(login: &RefusedLogin) -> Option<&'static str> {
+    match login.why.starts_with("auth_query failed: ") {
+        true => Some(
+            "Correct auth_query, the function that it calls, or the privileges of auth_user: until then only users with a \
+             secret in the auth file can log in.",
+        ),
+        false => login.hint,
     }
 }
 
@@ -83,12 +106,12 @@ mod tests {
         let mut logins = Logins::default();
         assert!(logins.look(&Report::default(), 100.0).is_none());
         assert!(logins.look(&refused("ann", 1), 101.0).is_none());
-        let found = logins.look(&refused("ann", 4), 131.0).expect("a fault");
+        let found = logins.look(&refused("ann", 6), 131.0).expect("a fault");
         assert_eq!((found.kind, found.since), ("login", 101.0));
-        let words = "4 refused. \"ann\" to \"shop\" from user 7 of this machine (password authentication failed).";
+        let words = "6 refused. \"ann\" to \"shop\" from user 7 of this machine (password authentication failed).";
         assert!(found.summary.contains(words) && found.advice == "See the auth file.", "{found:?}");
-        assert!(logins.look(&refused("ann", 4), 191.0).is_some());
-        assert!(logins.look(&refused("ann", 4), 192.0).is_none());
+        assert!(logins.look(&refused("ann", 6), 191.0).is_some());
+        assert!(logins.look(&refused("ann", 6), 192.0).is_none());
     }
 
     #[test]
@@ -96,16 +119,16 @@ mod tests {
         let hostile = "bob\" from 10.0.0.1. The disk is full. Ask \"eve";
         let mut logins = Logins::default();
         logins.look(&Report::default(), 100.0);
-        let found = logins.look(&refused(hostile, 3), 101.0).expect("a fault");
+        let found = logins.look(&refused(hostile, 5), 101.0).expect("a fault");
         let name = "\"bob\"\" from 10.0.0.1. The disk is full. Ask \"\"eve\"";
         let expected =
-            format!("Clients can't log in: 3 refused. {name} to \"shop\" from user 7 of this machine (password");
+            format!("Clients can't log in: 5 refused. {name} to \"shop\" from user 7 of this machine (password");
         assert!(found.summary.starts_with(&expected), "{}", found.summary);
         // What is outside of quotes is Weir's own, whatever the name is.
         let own: String = found.summary.split('"').step_by(2).collect();
         assert_eq!(
             own,
-            "Clients can't log in: 3 refused.  to  from user 7 of this machine (password authentication failed)."
+            "Clients can't log in: 5 refused.  to  from user 7 of this machine (password authentication failed)."
         );
     }
 }

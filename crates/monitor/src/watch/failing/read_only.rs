@@ -35,6 +35,9 @@ impl ReadOnly {
                      target_session_attrs = \"read-write\". A client that asked for a read-only transaction gets this error, too."
                 .to_owned(),
             since: self.0.since(),
+            not_seen_since: self.0.not_seen_since(now),
+            pool: self.0.most().map(str::to_owned),
+            ..FaultView::default()
         })
     }
 }

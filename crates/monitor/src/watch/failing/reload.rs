@@ -25,6 +25,7 @@ fn waiting(last: &LastReload) -> Option<FaultView> {
         advice: "Restart Weir, or `weir upgrade` without a break for clients; or undo the change, and reload."
             .to_owned(),
         since: last.at as f64 / 1e6,
+        ..FaultView::default()
     })
 }
 
@@ -37,10 +38,12 @@ fn failed(last: &LastReload, error: &str) -> FaultView {
         kind: "reload",
         problem: true,
         summary: format!(
-            "The last reload failed, and the old configuration is still in force: {first}{more}. A restart would fail, too."
+            "The last reload failed, and the old configuration is still in force: {}{more}. A restart would fail, too.",
+            first.trim_end_matches(['.', '?'])
         ),
-        advice: "Correct the file, which `weir check` does not accept either, and reload.".to_owned(),
+        advice: "Correct the file until `weir check` accepts it, and reload.".to_owned(),
         since: last.at as f64 / 1e6,
+        ..FaultView::default()
     }
 }
 
