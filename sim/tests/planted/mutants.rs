@@ -34,8 +34,6 @@ const POOL: &str = "crates/pool/src/pool.rs";
 const PRIMARIES: &str = "crates/engine/src/primary/view.rs";
 const WATCH: &str = "crates/engine/src/pause/watch.rs";
 const RELAY: &str = "crates/engine/src/link/relay.rs";
-const CHANNELS: &str = "crates/session/src/channels.rs";
-const LOGIN_THROTTLE: &str = "crates/engine/src/server/login_throttle.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const SESSION_STATE: &str = "crates/session/src/session_state.rs";
 const ASKING: &str = "crates/session/src/asking.rs";
@@ -114,31 +112,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: FROM_CLIENT,
             from: "            Some(Err(stop @ StopReason::AwaitReplies(_))) => {\n",
             to: "            Some(Err(stop @ StopReason::AwaitReplies(_)))\n                if !PLANTED || stop == StopReason::from(ReplyWait::Description) =>\n            {\n",
-        }],
-    },
-    Mutant {
-        name: "awaited in a gap",
-        what: "a client waits for its own notification although no server listened when it was sent",
-        found_by: &[
-            Checker::WaitersAreAnswered,
-            Checker::AllFinishes,
-            Checker::NoErrorWithoutFault,
-            Checker::AnsweredAsDirect,
-        ],
-        edits: &[Edit {
-            file: CHANNELS,
-            from: "        if self.own_hearing == Hearing::Unsure {\n",
-            to: "        if self.own_hearing == Hearing::Unsure && !PLANTED {\n",
-        }],
-    },
-    Mutant {
-        name: "spinning timer",
-        what: "hosts are tried at once, again and again, while there is no room for a login",
-        found_by: &[Checker::Invariant],
-        edits: &[Edit {
-            file: LOGIN_THROTTLE,
-            from: "self.looks.has_pause() && self.under_way < most => look,",
-            to: "self.looks.has_pause() && (PLANTED || self.under_way < most) => look,",
         }],
     },
     Mutant {
