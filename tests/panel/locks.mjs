@@ -69,7 +69,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
   const { page } = admin;
   // From the figure that is red.
   await page.getByRole('link', { name: 'Incidents', exact: true }).click();
-  await page.getByRole('heading', { name: 'Why is it slow?' }).waitFor();
+  await page.getByRole('heading', { name: 'What is broken or slow?' }).waitFor();
   await page.getByRole('main').getByText(/^Blocked by process \d+ \("billing" of .*idle in its transaction for/).waitFor();
   const took = Date.now() - began;
   assert.ok(took <= SOON, `it took ${took} ms`);
@@ -92,7 +92,7 @@ test('within seconds the page names the holder, what it blocks, who waits, and f
   // A red figure leads there.
   await page.getByRole('link', { name: 'Pools', exact: true }).click();
   await page.getByRole('table', { name: 'Pools' }).getByTitle('Why is it slow?').first().click();
-  await page.getByRole('heading', { name: 'Why is it slow?' }).waitFor();
+  await page.getByRole('heading', { name: 'What is broken or slow?' }).waitFor();
   await incident.waitFor();
 
   // A viewer sees the same, and can do nothing.

@@ -21,7 +21,7 @@ export const GROUPS: { title: string; pages: Page[] }[] = [
     title: 'Monitor',
     pages: [
       { page: 'pools', label: 'Pools', note: 'the overview', icon: 'pools' },
-      { page: 'incidents', label: 'Incidents', note: 'why is it slow?', icon: 'incidents', title: 'Why is it slow?' },
+      { page: 'incidents', label: 'Incidents', note: 'why is it slow?', icon: 'incidents', title: 'What is broken or slow?' },
       { page: 'statements', label: 'Statements', note: 'what takes the time', icon: 'statements' },
       { page: 'advice', label: 'Advice', note: 'sizes of pools', icon: 'advice' },
       { page: 'alerts', label: 'Alerts', note: 'what fires, targets, silences', icon: 'alerts' },
