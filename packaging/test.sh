@@ -61,7 +61,7 @@ installed_and_upgraded() {
     check "weir installs" lines 'apt-get install --quiet --yes /root/weir_*[0-9]_*.deb'
     check "the service runs" is_active weir
     check "it runs as the user weir" test "$(inside stat -c %U "/proc/$(main_pid)")" = weir
-    check "it has at most 12 MiB of memory at start" memory_is_at_most 12288
+    check "it has at most 13 MiB of memory at start" memory_is_at_most 13312
     for unit in weir pgbouncer; do
         [ "$unit" = weir ] || lines 'apt-get install --quiet --yes /root/weir-pgbouncer_*[0-9]_*.deb' >/dev/null
         check "the exposure of $unit is at most 2.0" inside systemd-analyze security --threshold=20 --no-pager "$unit"
