@@ -24,7 +24,7 @@ impl Nodes {
     /// by the thread.
     ///
     /// # Errors
-    /// The node has no name, or its files or a thread are not to be had.
+    /// The node has no name, or its files or a thread are not available.
     pub fn start(
         config: &Arc<Config>,
         store: Arc<ConfigStore>,

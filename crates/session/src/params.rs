@@ -439,15 +439,6 @@ impl ParamTable {
         }
     }
 
-    /// A server has refused to agree with a client: what it does not report is as before.
-    pub(crate) fn revert(&self, server: &mut Arc<Params>, before: &Params) {
-        let mut has = (**server).clone();
-        let unreported = (0..self.names.len()).filter(|index| !server.reports(*index));
-        unreported.for_each(|index| has.values[index].clone_from(&before.values[index]));
-        has.untracked.clone_from(&before.untracked);
-        *server = Arc::new(has);
-    }
-
     /// No assumed value is known any more: each such parameter is set again when it is next compared.
     pub(crate) fn doubt(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();

@@ -533,7 +533,7 @@ impl Server {
     /// transaction.
     pub fn params_rejected(&mut self, table: &ParamTable) {
         match self.params_before.take() {
-            Some(before) => table.revert(&mut self.params, &before),
+            Some(before) => table.assume(&mut self.params, &before, 0),
             None => table.doubt(&mut self.params),
         }
     }
