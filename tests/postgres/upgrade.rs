@@ -445,7 +445,7 @@ fn a_process_that_hangs_in_a_take_over_ends_and_the_old_one_accepts_again() {
 }
 
 #[test]
-fn an_old_process_ends_with_the_new_one_that_was_told_to_end() {
+fn an_old_process_ends_with_the_new_one_that_shuts_down() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
         let mut weir = Replaced::new(setup(2));
         let mut busy = weir.site.connect();
@@ -457,7 +457,7 @@ fn an_old_process_ends_with_the_new_one_that_was_told_to_end() {
         eventually("the old process accepts nobody", || {
             let log = weir.site.weir().log();
             let serves = Connection::open(&weir.site.params()).is_ok();
-            if !serves && log.contains("was told to end") { Ok(()) } else { Err(log) }
+            if !serves && log.contains("shuts down: the clients") { Ok(()) } else { Err(log) }
         });
         assert!(!weir.site.weir().log().contains("serving on"));
         assert_eq!(busy.query("COMMIT").unwrap().tag, "COMMIT");

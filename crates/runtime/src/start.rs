@@ -367,7 +367,7 @@ impl Running {
         self.old_process.as_mut().map(OldProcess::take_web).unwrap_or_default()
     }
 
-    /// Sets what accepts connections beside the workers. In a process that takes over it does when it is told to.
+    /// Sets what accepts connections beside the workers. In a process that takes over it accepts on request only.
     pub fn set_control_plane(&self, plane: Option<Arc<dyn ControlPlane>>) {
         self.control_plane.set(plane);
     }

@@ -57,7 +57,7 @@ const ROUND: Duration = Duration::from_millis(10);
 
 /// Why the other process does not take over.
 enum Stopped {
-    /// It was told to end.
+    /// It shuts down.
     Leaves,
     /// It is gone, or hangs.
     Failed(io::Error),
@@ -324,7 +324,7 @@ impl Exporter {
             .line(Level::Error, format_args!("process {pid}, which took over, is gone or hangs: {error}; serving on"));
     }
 
-    /// The other process was told to end: nobody is to serve any more. Clients that are still here have the time of a
+    /// The other process shuts down: nobody is to serve any more. Clients that are still here have the time of a
     /// drain.
     fn leave_too(&self, pid: u32) {
         self.participant.get().iter().for_each(|participant| participant.aborted());
@@ -334,7 +334,7 @@ impl Exporter {
         self.control_plane.accept(true);
         self.mailboxes.send(WorkerId(0), WorkerMessage::Signal(Signal::Drain));
         let what =
-            format_args!("process {pid}, which took over, was told to end: the clients that are still here leave, too");
+            format_args!("process {pid}, which took over, shuts down: the clients that are still here leave, too");
         self.log.line(Level::Info, what);
     }
 

@@ -73,7 +73,7 @@ impl OldProcessLink {
         self.send(Kind::Alive, &());
     }
 
-    /// Tells the other process that this one ends as it was told to, so that both end.
+    /// Tells the other process that this one shuts down, so that both do.
     pub(crate) fn leaves(&self) {
         self.send(Kind::Leaves, &());
     }

@@ -53,7 +53,7 @@ pub(super) enum Kind {
     Known = 11,
     /// In place of [`Kind::Hello`]: the process is to drain. Its answer: the same, with its number in four bytes.
     Drain = 12,
-    /// From the new one, as long as the old one lasts: it was told to end, and ends. The old process ends, too.
+    /// From the new one, as long as the old one lasts: it shuts down. The old process does, too.
     Leaves = 13,
 }
 
