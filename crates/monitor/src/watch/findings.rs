@@ -12,8 +12,8 @@ use weir_admin::{Finding, Health, Report, identifier};
 use weir_base::plural;
 use weir_config::Config;
 
-use super::crowded::Crowded;
 use super::kept_looks::KeptLooks;
+use super::server_full::ServerFull;
 use crate::activity_probe::ActivityProbe;
 use crate::ask::Workers;
 use crate::clock;
@@ -38,7 +38,7 @@ const KEPT: Duration = Duration::from_secs(60);
 pub struct Findings {
     activity_probe: ActivityProbe,
     kept: KeptLooks,
-    crowded: Crowded,
+    server_full: ServerFull,
     state: Arc<Mutex<State>>,
 }
 
@@ -49,7 +49,7 @@ struct State {
     looked: HashMap<String, Looked>,
     found: Arc<BTreeMap<String, Finding>>,
     /// Who has the connections of a server that has none left.
-    crowded: BTreeMap<String, Finding>,
+    server_full: BTreeMap<String, Finding>,
     /// Pools whose last look failed while queries last.
     unseen: Vec<Unseen>,
 }
@@ -64,8 +64,8 @@ struct Looked {
 impl Findings {
     /// Has found out nothing yet.
     pub fn new(activity_probe: ActivityProbe) -> Findings {
-        let (kept, crowded) = (KeptLooks::new(activity_probe.clone()), Crowded::new(activity_probe.clone()));
-        Findings { kept, crowded, activity_probe, state: Arc::default() }
+        let (kept, server_full) = (KeptLooks::new(activity_probe.clone()), ServerFull::new(activity_probe.clone()));
+        Findings { kept, server_full, activity_probe, state: Arc::default() }
     }
 
     /// The fault that queries last of which it is not known why; `now` in seconds since 1970.
@@ -79,9 +79,9 @@ impl Findings {
         let slow = slow(report);
         let due = {
             let mut state = lock(&self.state);
-            let crowded = self.crowded.follow(report, config);
-            let is_new = crowded != state.crowded;
-            state.crowded = crowded;
+            let server_full = self.server_full.follow(report, config);
+            let is_new = server_full != state.server_full;
+            state.server_full = server_full;
             if state.forget(&slow) || is_new {
                 workers.set_findings(state.all());
             }
@@ -151,8 +151,8 @@ impl State {
     /// All that was found, by pool.
     fn all(&self) -> Arc<BTreeMap<String, Finding>> {
         let mut all = self.found.clone();
-        if !self.crowded.is_empty() {
-            Arc::make_mut(&mut all).extend(self.crowded.clone());
+        if !self.server_full.is_empty() {
+            Arc::make_mut(&mut all).extend(self.server_full.clone());
         }
         all
     }

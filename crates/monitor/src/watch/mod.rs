@@ -7,7 +7,6 @@
 mod changed;
 mod changes;
 mod cpu;
-mod crowded;
 mod deployments;
 mod failing;
 mod findings;
@@ -18,6 +17,7 @@ mod kept_looks;
 mod known_names;
 mod ring;
 mod series;
+mod server_full;
 mod stream;
 
 use std::io;

@@ -23,7 +23,7 @@ const ADVICE: &str = "Close connections of these applications, or raise the serv
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Crowded {
+pub(super) struct ServerFull {
     activity_probe: ActivityProbe,
     state: Arc<Mutex<State>>,
 }
@@ -35,14 +35,14 @@ struct State {
     found: BTreeMap<String, Finding>,
 }
 
-impl Crowded {
-    pub(super) fn new(activity_probe: ActivityProbe) -> Crowded {
-        Crowded { activity_probe, state: Arc::default() }
+impl ServerFull {
+    pub(super) fn new(activity_probe: ActivityProbe) -> ServerFull {
+        ServerFull { activity_probe, state: Arc::default() }
     }
 
     /// Begins a round if one is due; does not wait for it. What was found so far, by pool.
     pub(super) fn follow(&self, report: &Report, config: &Config) -> BTreeMap<String, Finding> {
-        let pools: Vec<String> = crowded(report);
+        let pools: Vec<String> = full(report);
         let (is_due, found) = {
             let mut state = lock(&self.state);
             state.found.retain(|pool, _| pools.contains(pool));
@@ -57,14 +57,14 @@ impl Crowded {
                 let probe = self.activity_probe.clone();
                 asked.spawn(async move { (pool.clone(), probe.capacity(pool, server).await.ok()) });
             }
-            let crowded = self.clone();
+            let watch = self.clone();
             tokio::spawn(async move {
                 let answers = asked.join_all().await;
                 let at = clock::now().as_micros() as u64;
                 let finding = |(pool, of): (String, Option<ServerCapacity>)| {
                     Some((pool, Finding::new(at, None, &in_words(&of?)?, ADVICE)))
                 };
-                let mut state = lock(&crowded.state);
+                let mut state = lock(&watch.state);
                 state.busy = false;
                 state.found.extend(answers.into_iter().filter_map(finding));
             });
@@ -74,7 +74,7 @@ impl Crowded {
 }
 
 /// Pools whose server has no connection left.
-fn crowded(report: &Report) -> Vec<String> {
+fn full(report: &Report) -> Vec<String> {
     let lacks = |pool: &&weir_admin::PoolRecord| {
         pool.health.is_problem() && pool.health.error.as_ref().is_some_and(|error| error.sqlstate == "53300")
     };
@@ -107,7 +107,7 @@ mod tests {
             pool
         };
         let report = Report { pools: vec![pool("full", "53300"), pool("gone", "08006")], ..Report::default() };
-        assert_eq!(crowded(&report), ["full"]);
+        assert_eq!(full(&report), ["full"]);
         let named =
             |name: &str, clients| NamedClients { user: "app".to_owned(), application_name: name.to_owned(), clients };
         let capacity = ServerCapacity {
