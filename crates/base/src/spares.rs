@@ -5,8 +5,12 @@
 
 /// What a kept buffer takes beside its bytes.
 const OWN: usize = 32;
+/// A smaller buffer saves its next user nothing, and keeps a whole page of the heap in use.
+const SMALLEST: usize = 256;
+/// For the same reason there are no more buffers.
+const COUNT: usize = 128;
 
-/// Free buffers: `MOST` bytes at most, in buffers of at most `LARGEST` bytes.
+/// Free buffers: `MOST` bytes and [`COUNT`] buffers at most, of 256 to `LARGEST` bytes each.
 #[derive(Debug, Default)]
 pub struct Spares<const MOST: usize, const LARGEST: usize> {
     buffers: Vec<Vec<u8>>,
@@ -26,7 +30,8 @@ impl<const MOST: usize, const LARGEST: usize> Spares<MOST, LARGEST> {
     #[inline]
     pub fn keep(&mut self, mut buffer: Vec<u8>) {
         let bytes = OWN + buffer.capacity();
-        if (1..=LARGEST).contains(&buffer.capacity()) && self.bytes + bytes <= MOST {
+        let fits = self.buffers.len() < COUNT && self.bytes + bytes <= MOST;
+        if fits && (SMALLEST..=LARGEST).contains(&buffer.capacity()) {
             buffer.clear();
             self.bytes += bytes;
             self.buffers.push(buffer);
@@ -45,11 +50,20 @@ mod tests {
         assert_eq!(spares.take().capacity(), 0, "nothing is not kept");
         spares.keep(vec![1; 401]);
         assert_eq!(spares.take().capacity(), 0, "too large");
+        spares.keep(vec![1; SMALLEST - 1]);
+        assert_eq!(spares.take().capacity(), 0, "too small");
         (0..9).for_each(|_| spares.keep(vec![1; 300]));
         assert!(spares.bytes <= 1000);
         let taken: Vec<Vec<u8>> = (0..4).map(|_| spares.take()).collect();
         assert!(taken.iter().all(Vec::is_empty));
         assert_eq!(taken.iter().map(Vec::capacity).collect::<Vec<_>>(), [300, 300, 300, 0]);
         assert_eq!(spares.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_number() {
+        let mut spares = Spares::<{ 1 << 30 }, 400>::default();
+        (0..2 * COUNT).for_each(|_| spares.keep(vec![1; 300]));
+        assert_eq!(spares.buffers.len(), COUNT);
     }
 }
