@@ -5,7 +5,8 @@ use std::sync::Arc;
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
 use weir_config::{
-    Balance, Config, Limits, ListenBy, Method, PasswordCommand, PoolConfig, SessionAttrs, Spread, SslMode, Users,
+    Balance, Config, Limits, ListenBy, Method, PasswordCommand, Policy, PoolConfig, SessionAttrs, Spread, SslMode,
+    Users,
 };
 
 use crate::client::{Kind, Topic};
@@ -233,7 +234,9 @@ fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, fa
         .collect();
     let secrets = [secrets, vec![("auth".to_owned(), password_of("auth"))]].concat();
     let users: Users = secrets.iter().map(|(user, secret)| (user.as_str(), secret.as_str())).collect();
-    let mut config = Config { mode, on_dirty, limits: limits(rng, faulty), ..Config::default() };
+    let limits = limits(rng, faulty);
+    let policy = Policy { mode, on_dirty, ..Policy::default() };
+    let mut config = Config { policy, limits, ..Config::default() };
     config.auth.method = method;
     config.auth.users = Arc::new(users);
     config.admin_users = vec![ADMIN.to_owned()];
@@ -419,12 +422,13 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
             ..PasswordCommand::default()
         }),
         user,
-        mode: config.mode,
-        on_dirty: config.on_dirty,
-        // The modelled servers have every password method, and no certificates.
-        require_auth: RequireAuth::Any,
-        reset_always: rng.chance(200),
-        check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
+        policy: Policy {
+            // The modelled servers have every password method, and no certificates.
+            require_auth: RequireAuth::Any,
+            reset_always: rng.chance(200),
+            check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
+            ..config.policy.clone()
+        },
         connect_query: rng.chance(200).then(|| "SELECT 1".to_owned()),
         session_attrs,
         limits: Limits { size: rng.skewed(1, 10) as u32, old_primary_timeout, ..config.limits.clone() },

@@ -396,6 +396,7 @@ fn vary(ask: &mut [u8]) {
 /// One pool, `db`, that trusts all users.
 fn config(servers: u32, mode: PoolMode) -> Config {
     let mut config = Config::default();
+    config.policy.mode = mode;
     config.auth.method = Method::Trust;
     config.auth.users = Arc::new([("ann", "secret")].into_iter().collect());
     config.tls.server.mode = SslMode::Disable;
@@ -407,8 +408,7 @@ fn config(servers: u32, mode: PoolMode) -> Config {
         name: "db".into(),
         targets: vec![target],
         database: "db".into(),
-        mode,
-        on_dirty: config.on_dirty,
+        policy: config.policy.clone(),
         limits: config.limits.clone(),
         ..PoolConfig::default()
     };

@@ -121,7 +121,7 @@ impl HealthWatch {
         let used: HashSet<&str> = report.pools.iter().map(|pool| &*pool.database).collect();
         let mut before = std::mem::take(&mut self.unused);
         // One for all of them: there may be thousands.
-        let mut record = PoolRecord::new("", "", config.mode);
+        let mut record = PoolRecord::new("", "", config.policy.mode);
         for name in config.pools.keys().filter(|name| !used.contains(name.as_str())) {
             record.symptoms = Symptoms::default();
             suspect(&report.unresponsive, config, name, &mut record.symptoms);

@@ -11,8 +11,8 @@ use weir_base::{OnDirty, PoolMode, Span, StateKinds};
 use crate::field::FieldMut;
 use crate::keepalive::Keepalive;
 use crate::model::{
-    Alerts, Auth, Balance, Cluster, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown, PoolConfig,
-    Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
+    Alerts, Auth, Balance, Cluster, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown, Policy,
+    PoolConfig, Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -39,6 +39,18 @@ impl Default for Limits {
     }
 }
 
+impl Default for Policy {
+    fn default() -> Policy {
+        let mut policy = BLANK_POLICY;
+        for setting in settings::all() {
+            if let Field::Policy(field) = setting.field {
+                setting.fill(field(&mut policy), FileFormat::Toml);
+            }
+        }
+        policy
+    }
+}
+
 impl Default for PoolConfig {
     /// A pool without a name and without servers, with the defaults of the TOML format.
     fn default() -> PoolConfig {
@@ -52,13 +64,7 @@ impl Default for PoolConfig {
             user: None,
             password: None,
             password_command: Arc::default(),
-            mode: PoolMode::default(),
-            on_dirty: OnDirty::default(),
-            warn_on_dirty: true,
-            reset_query: "DISCARD ALL".to_owned(),
-            reset_always: false,
-            check_query: Some(String::new()),
-            require_auth: RequireAuth::default(),
+            policy: Policy::default(),
             connect_query: None,
             startup: Vec::new(),
             auth_user: None,
@@ -157,13 +163,7 @@ fn blank_config() -> Config {
             statement_sample_percent: 100,
             verbose: 0,
         },
-        mode: PoolMode::Session,
-        on_dirty: OnDirty::Keep,
-        warn_on_dirty: false,
-        reset_query: String::new(),
-        reset_always: false,
-        check_query: None,
-        require_auth: RequireAuth::Any,
+        policy: BLANK_POLICY,
         limits: BLANK_LIMITS,
         pools: BTreeMap::new(),
         ignore_startup_parameters: Vec::new(),
@@ -243,6 +243,16 @@ fn blank_listen() -> Listen {
         keepalive: Keepalive { on: true, ..Keepalive::default() },
     }
 }
+
+const BLANK_POLICY: Policy = Policy {
+    mode: PoolMode::Session,
+    on_dirty: OnDirty::Keep,
+    warn_on_dirty: false,
+    reset_query: String::new(),
+    reset_always: false,
+    check_query: None,
+    require_auth: RequireAuth::Any,
+};
 
 const BLANK_LIMITS: Limits = Limits {
     size: 0,
@@ -330,7 +340,7 @@ mod tests {
         assert_eq!(config.listen.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
         assert_eq!((config.listen.port, config.listen.unix_socket_mode, config.listen.backlog), (6432, 0o777, 4096));
         assert_eq!((config.workers, config.max_clients), (1, 10_000));
-        assert_eq!((config.mode, config.on_dirty), (PoolMode::Auto, OnDirty::Reset));
+        assert_eq!((config.policy.mode, config.policy.on_dirty), (PoolMode::Auto, OnDirty::Reset));
         assert_eq!(config.auth.method, Method::ScramSha256);
         assert_eq!(config.track_extra_parameters, ["IntervalStyle"]);
         assert_eq!(config.stats_period, Span::from_secs(60));

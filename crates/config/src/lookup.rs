@@ -176,7 +176,7 @@ fn apply(rules: &UserRules, pool: &mut PoolConfig) {
             field.clone_from(value);
         }
     }
-    set(&mut pool.mode, &rules.mode);
+    set(&mut pool.policy.mode, &rules.mode);
     let limits = &mut pool.limits;
     set(&mut limits.size, &rules.pool_size);
     set(&mut limits.reserve_size, &rules.reserve_size);

@@ -45,21 +45,8 @@ pub struct Config {
     pub track_statements: u32,
     /// What is logged.
     pub log: Log,
-    /// The mode of pools without one of their own.
-    pub mode: PoolMode,
-    /// What pools without a setting of their own do with a server whose session state a client changed.
-    pub on_dirty: OnDirty,
-    /// Whether clients are warned of session state that they lose; for pools without a setting of their own.
-    pub warn_on_dirty: bool,
-    /// Runs when a server is released in session mode; for pools without a setting of their own. Empty: no query.
-    pub reset_query: String,
-    /// Runs `reset_query` at each release, in all modes; for pools without a setting of their own.
-    pub reset_always: bool,
-    /// Runs before a server that was unused for long is handed out; for pools without a setting of their own. `None`:
-    /// no query; an empty text is an empty query.
-    pub check_query: Option<String>,
-    /// The authentication methods that our logins accept from servers; for pools without a setting of their own.
-    pub require_auth: RequireAuth,
+    /// The policy of pools without their own.
+    pub policy: Policy,
     /// The limits of pools without their own.
     pub limits: Limits,
     /// The pools, by the name that clients give as their database.
@@ -596,21 +583,8 @@ pub struct PoolConfig {
     pub password: Option<Arc<str>>,
     /// What prints that password, where it is not in the configuration; see [`PoolConfig::password_command`].
     pub password_command: Arc<PasswordCommand>,
-    /// The pool mode.
-    pub mode: PoolMode,
-    /// What happens to a server whose session state a client changed.
-    pub on_dirty: OnDirty,
-    /// Whether clients are warned of session state that they lose.
-    pub warn_on_dirty: bool,
-    /// Runs when a server is released in session mode (`server_reset_query`); empty: no query.
-    pub reset_query: String,
-    /// Runs `reset_query` at each release, in all modes (`server_reset_query_always`).
-    pub reset_always: bool,
-    /// Runs before a server that was unused for long is handed out (`server_check_query`); `None`: no query; an empty
-    /// text is an empty query.
-    pub check_query: Option<String>,
-    /// The authentication methods that our logins accept from servers.
-    pub require_auth: RequireAuth,
+    /// The policy, resolved.
+    pub policy: Policy,
     /// Runs on each new server before its first client (`connect_query`).
     pub connect_query: Option<String>,
     /// Startup parameters of our logins: client_encoding, DateStyle, TimeZone, application_name.
@@ -766,6 +740,26 @@ pub enum UntrackedParameters {
     Set,
 }
 
+/// What a pool does with servers between clients, and how it logs in to them. A pool's own value overrides the global one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The pool mode.
+    pub mode: PoolMode,
+    /// What happens to a server whose session state a client changed; [`PoolConfig::on_dirty`] says what is in force.
+    pub on_dirty: OnDirty,
+    /// Whether clients are warned of session state that they lose.
+    pub warn_on_dirty: bool,
+    /// Runs when a server is released in session mode (`server_reset_query`); empty: no query.
+    pub reset_query: String,
+    /// Runs `reset_query` at each release, in all modes (`server_reset_query_always`).
+    pub reset_always: bool,
+    /// Runs before a server that was unused for long is handed out (`server_check_query`); `None`: no query; an empty
+    /// text is an empty query.
+    pub check_query: Option<String>,
+    /// The authentication methods that our logins accept from servers.
+    pub require_auth: RequireAuth,
+}
+
 /// Sizes, numbers and times. A time of zero means no limit, unless its setting says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -914,19 +908,22 @@ impl PoolConfig {
     /// What a connection to the pool's servers depends on: with another value of it, it is replaced. A password is not
     /// part of it: it counts at a login only, so a new one replaces no connection.
     pub fn connects_to(&self) -> impl PartialEq + fmt::Debug {
-        let PoolConfig { targets, database, user, session_attrs, connect_query, startup, require_auth, .. } = self;
-        (targets, database, user, session_attrs, connect_query, startup, require_auth)
+        let PoolConfig { targets, database, user, session_attrs, connect_query, startup, policy, .. } = self;
+        (targets, database, user, session_attrs, connect_query, startup, policy.require_auth)
     }
 
     /// What happens to a server on which a client left state. In mode auto no client finds what another has left.
     #[inline]
     pub fn on_dirty(&self) -> OnDirty {
-        if self.mode == PoolMode::Auto && self.on_dirty == OnDirty::Keep { OnDirty::Reset } else { self.on_dirty }
+        match &self.policy {
+            Policy { mode: PoolMode::Auto, on_dirty: OnDirty::Keep, .. } => OnDirty::Reset,
+            policy => policy.on_dirty,
+        }
     }
 
     /// Whether the pool's clients listen through one of its servers, as far as it has one to share.
     pub fn shares_listening(&self) -> bool {
-        self.limits.listen.is_shared_in(self.mode)
+        self.limits.listen.is_shared_in(self.policy.mode)
     }
 
     /// All servers, as `host:port` separated by commas.
@@ -973,8 +970,8 @@ impl fmt::Debug for PoolConfig {
             .field("database", &self.database)
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "(hidden)"))
-            .field("mode", &self.mode)
-            .field("on_dirty", &self.on_dirty)
+            .field("mode", &self.policy.mode)
+            .field("on_dirty", &self.policy.on_dirty)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

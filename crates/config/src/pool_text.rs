@@ -2,10 +2,7 @@
 //!
 //! Holds secrets, hence no `Debug`.
 
-use weir_auth::RequireAuth;
-use weir_base::{OnDirty, PoolMode};
-
-use crate::model::{Balance, Config, Limits, PasswordCommand, PoolConfig, SessionAttrs};
+use crate::model::{Balance, Config, Limits, PasswordCommand, Policy, PoolConfig, SessionAttrs};
 use crate::patroni::Patroni;
 
 /// A pool as written.
@@ -23,13 +20,7 @@ pub(crate) struct PoolText {
     pub(crate) password_file: Option<String>,
     pub(crate) password_env: Option<String>,
     pub(crate) password_command: PasswordCommand,
-    pub(crate) mode: PoolMode,
-    pub(crate) on_dirty: OnDirty,
-    pub(crate) warn_on_dirty: bool,
-    pub(crate) reset_query: String,
-    pub(crate) reset_always: bool,
-    pub(crate) check_query: Option<String>,
-    pub(crate) require_auth: RequireAuth,
+    pub(crate) policy: Policy,
     pub(crate) connect_query: Option<String>,
     pub(crate) client_encoding: Option<String>,
     pub(crate) datestyle: Option<String>,
@@ -57,13 +48,7 @@ impl PoolText {
             password_file: None,
             password_env: None,
             password_command: PasswordCommand::default(),
-            mode: config.mode,
-            on_dirty: config.on_dirty,
-            warn_on_dirty: config.warn_on_dirty,
-            reset_query: config.reset_query.clone(),
-            reset_always: config.reset_always,
-            check_query: config.check_query.clone(),
-            require_auth: config.require_auth,
+            policy: config.policy.clone(),
             connect_query: None,
             client_encoding: None,
             datestyle: None,
@@ -93,13 +78,7 @@ impl PoolText {
             user: pool.user.clone(),
             password: pool.password.as_deref().map(str::to_owned),
             password_command: PasswordCommand::clone(&pool.password_command),
-            mode: pool.mode,
-            on_dirty: pool.on_dirty,
-            warn_on_dirty: pool.warn_on_dirty,
-            reset_query: pool.reset_query.clone(),
-            reset_always: pool.reset_always,
-            check_query: pool.check_query.clone(),
-            require_auth: pool.require_auth,
+            policy: pool.policy.clone(),
             connect_query: pool.connect_query.clone(),
             client_encoding: startup("client_encoding"),
             datestyle: startup("datestyle"),

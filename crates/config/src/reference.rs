@@ -56,7 +56,13 @@ Settings of PgBouncer that an ini may have and that SHOW CONFIG shows, but that 
 pub fn reference_markdown() -> String {
     let mut page = OPENING.to_owned();
     for section in Section::ALL {
-        let _ = writeln!(page, "\n## {}\n\n{}{}\n", section.title(), purpose(section), in_cluster(section));
+        let _ = writeln!(
+            page,
+            "\n## {}\n\n{}{}\n",
+            section.title(),
+            purpose(section),
+            in_general(section) + &in_cluster(section)
+        );
         page.push_str("| setting | ini | value | default | when | what |\n|---|---|---|---|---|---|\n");
         let own = crate::settings::all().filter(|s| s.section == section);
         own.for_each(|setting| page.push_str(&row(setting)));
@@ -73,6 +79,16 @@ fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())
+}
+
+/// The settings of `[general]` of which a pool may have a value of its own.
+fn in_general(section: Section) -> String {
+    if section != Section::Pool {
+        return String::new();
+    }
+    let both = section.settings().filter(|s| s.section == Section::General);
+    let both: Vec<String> = both.map(|setting| format!("`{}`", setting.name)).collect();
+    format!(" So may these of `[general]`: {}.", both.join(", "))
 }
 
 /// Whether the nodes of a cluster share a section.
@@ -127,8 +143,7 @@ pub(crate) fn purpose(section: Section) -> &'static str {
         Section::Pool => {
             "One section per pool; clients name the pool as their database. `[pools.\"*\"]` is for every database \
              without a section of its own. The names `weir` and `pgbouncer` are reserved for the console. Everything \
-             in `[limits]` but `statement_memory`, and the `server_…_query` settings of `[general]`, may be here \
-             too."
+             in `[limits]` but `statement_memory` may be here too."
         }
     }
 }

@@ -164,19 +164,12 @@ fn followed(setting: &Setting, config: &Config, pool: &Arc<PoolConfig>, value: &
         return pool.clone();
     }
     let mut own = PoolConfig::clone(pool);
-    match (setting.field, setting.name) {
-        (Field::Limits(field), _) => {
-            let written = setting.write_ini(field(&mut own.limits), value);
-            debug_assert!(written.is_ok(), "it suited the one for all");
-        }
-        (_, "mode") => own.mode = config.mode,
-        (_, "on_dirty") => own.on_dirty = config.on_dirty,
-        (_, "warn_on_dirty") => own.warn_on_dirty = config.warn_on_dirty,
-        (_, "server_reset_query") => own.reset_query.clone_from(&config.reset_query),
-        (_, "server_reset_query_always") => own.reset_always = config.reset_always,
-        (_, "require_auth") => own.require_auth = config.require_auth,
-        (_, "server_check_query") => own.check_query.clone_from(&config.check_query),
+    let field = match setting.field {
+        Field::Limits(field) => field(&mut own.limits),
+        Field::Policy(field) => field(&mut own.policy),
         _ => return pool.clone(),
-    }
+    };
+    let written = setting.write_ini(field, value);
+    debug_assert!(written.is_ok(), "it suited the one for all");
     Arc::new(own)
 }

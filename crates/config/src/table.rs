@@ -7,7 +7,7 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, Limits, PeerRules, UserRules};
+use crate::model::{Config, Limits, PeerRules, Policy, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 
@@ -104,7 +104,7 @@ pub(crate) enum Field {
     Limits(fn(&mut Limits) -> FieldMut<'_>),
     Pool(fn(&mut PoolText) -> FieldMut<'_>),
     /// A global field, and one in each pool.
-    Shared(fn(&mut Config) -> FieldMut<'_>, fn(&mut PoolText) -> FieldMut<'_>),
+    Policy(fn(&mut Policy) -> FieldMut<'_>),
     User(fn(&mut UserRules) -> FieldMut<'_>),
     Peer(fn(&mut PeerRules) -> FieldMut<'_>),
     /// The value is kept under the setting's name in the ini, and only shown.
@@ -207,7 +207,7 @@ impl Setting {
         doc: &'static str,
     ) -> Setting {
         let reach = match (section, field) {
-            (Section::Limits, _) | (_, Field::Shared(..)) => Reach::PerPool,
+            (Section::Limits, _) | (_, Field::Policy(_)) => Reach::PerPool,
             _ => Reach::One,
         };
         Setting {
@@ -314,7 +314,8 @@ impl Setting {
     /// The field that this setting fills in `config`, if it is a global one.
     pub(crate) fn field_mut<'a>(&self, config: &'a mut Config) -> Option<FieldMut<'a>> {
         match self.field {
-            Field::Config(field) | Field::Shared(field, _) => Some(field(config)),
+            Field::Config(field) => Some(field(config)),
+            Field::Policy(field) => Some(field(&mut config.policy)),
             Field::Limits(field) => Some(field(&mut config.limits)),
             Field::Inert => Some(FieldMut::Inert(config.inert.entry(self.name).or_default())),
             Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Apart => None,
@@ -324,7 +325,8 @@ impl Setting {
     /// The field that this setting fills in a pool, if a pool may have it.
     pub(crate) fn pool_field_mut<'a>(&self, pool: &'a mut PoolText) -> Option<FieldMut<'a>> {
         match self.field {
-            Field::Pool(field) | Field::Shared(_, field) => Some(field(pool)),
+            Field::Pool(field) => Some(field(pool)),
+            Field::Policy(field) => Some(field(&mut pool.policy)),
             Field::Limits(field) => Some(field(&mut pool.limits)),
             Field::Config(_) | Field::User(_) | Field::Peer(_) | Field::Inert | Field::Apart => None,
         }

@@ -193,7 +193,7 @@ fn check_links(core: &Core) {
 }
 
 fn check_pipeline(core: &Core, server: &ServerSlot) {
-    let released = core.pools.get(server.pool).config.mode != PoolMode::Session && !server.is_pinned();
+    let released = core.pools.get(server.pool).config.policy.mode != PoolMode::Session && !server.is_pinned();
     let pipelined = server.clock.pipelined();
     assert!(
         pipelined <= MAX_PIPELINED_SEGMENTS || !released,

@@ -128,11 +128,11 @@ pub(crate) fn pool_rules(pool: &weir_config::PoolConfig, shares_listen: bool) ->
 
 /// What is done about session state. In the other modes no client keeps a server for it.
 fn state_policy(pool: &weir_config::PoolConfig, shares_listen: bool) -> StatePolicy {
-    let pins = pool.mode == PoolMode::Auto;
+    let pins = pool.policy.mode == PoolMode::Auto;
     let refuse_pins = if pins { Dirty::from_bits(pool.limits.pin_refuse.bits()) } else { Dirty::NONE };
     // In mode auto a client keeps its server where the pool has none to share.
     let follows = if shares_listen || (pins && pool.shares_listening()) { Dirty::LISTEN } else { Dirty::NONE };
-    StatePolicy { warn: pool.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins, follows }
+    StatePolicy { warn: pool.policy.warn_on_dirty, on_dirty: pool.on_dirty(), refuse_pins, follows }
 }
 
 /// What is done with prepared statements of clients when Weir's own are turned off; with a `pgbouncer.ini` as in

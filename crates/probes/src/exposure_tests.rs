@@ -216,8 +216,13 @@ fn try_logins(config: &Config, tried: &mut BTreeSet<String>) {
         });
         for (pool, as_whom) in own.map(|own| (pool.clone(), own)).into_iter().chain(asks) {
             for target in &pool.targets {
-                let how =
-                    (&as_whom.user, &as_whom.password, target.to_string(), pool.require_auth, config.tls.server.mode);
+                let how = (
+                    &as_whom.user,
+                    &as_whom.password,
+                    target.to_string(),
+                    pool.policy.require_auth,
+                    config.tls.server.mode,
+                );
                 if !tried.insert(format!("{how:?}")) || !target.to_string().starts_with("127.0.0.") {
                     continue;
                 }

@@ -204,7 +204,7 @@ fn log_in(
     params.password.clone_from(password);
     params = params.timeout(timeout).bounds(Bounds { until: Instant::now() + timeout, bytes: MAX_BYTES });
     params = options.iter().fold(params, |params, (name, value)| params.option(name, value));
-    params.require = pool.require_auth;
+    params.require = pool.policy.require_auth;
     params.trust.expects_request = pool.user.is_some() && pool.has_password();
     let attempt = LoginAttempt { config, tls: &tls, host: &pool.target().host, params };
     attempt.connect().map_err(|error| TestError::new(pool, user, &error))

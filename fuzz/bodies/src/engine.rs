@@ -92,7 +92,8 @@ pub(crate) fn whole_engine(data: &[u8]) {
 
 /// One pool of `size` servers with `trust` for all users.
 fn config(size: u8, mode: PoolMode) -> Config {
-    let mut config = Config { admin_users: vec!["admin".into()], mode, ..Config::default() };
+    let mut config = Config { admin_users: vec!["admin".into()], ..Config::default() };
+    config.policy.mode = mode;
     config.auth.method = Method::Trust;
     config.auth.failure_delay = Span::ZERO;
     config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());
@@ -104,8 +105,7 @@ fn config(size: u8, mode: PoolMode) -> Config {
         name: "db".into(),
         targets: vec![target],
         database: "db".into(),
-        mode,
-        on_dirty: config.on_dirty,
+        policy: config.policy.clone(),
         limits: config.limits.clone(),
         ..PoolConfig::default()
     };

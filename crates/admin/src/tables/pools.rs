@@ -165,7 +165,7 @@ fn database(name: &str, pool: &PoolConfig, used: InUse, snapshot: &Snapshot<'_>)
         text(limits.min_size),
         text(limits.reserve_size),
         seconds(limits.server_lifetime),
-        if pool.mode == snapshot.config.mode { None } else { text(pool.mode) },
+        if pool.policy.mode == snapshot.config.policy.mode { None } else { text(pool.policy.mode) },
         balance(pool),
         text(limits.max_db_connections),
         text(used.servers),

@@ -186,7 +186,7 @@ fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Poo
 
 fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a PoolConfig) {
     let Some(secret) = secret else { return };
-    let way = |target| Way { secret: secret.clone(), user, target, require: through.require_auth };
+    let way = |target| Way { secret: secret.clone(), user, target, require: through.policy.require_auth };
     routes.extend(through.targets.iter().map(|target| Route { way: way(target), through }));
 }
 
@@ -218,7 +218,7 @@ fn uses(way: &Way<'_>, through: &PoolConfig, known: &[Way<'_>], before: &Config)
                 && (&pool.password, &pool.password_command) == (&through.password, &through.password_command)
                 && pool.targets.contains(way.target)
         };
-        found.extend(before.pools.values().chain(&before.fallback).filter(equal).map(|pool| pool.require_auth));
+        found.extend(before.pools.values().chain(&before.fallback).filter(equal).map(|pool| pool.policy.require_auth));
     }
     found
 }

@@ -62,7 +62,7 @@ impl Review<'_> {
 
     /// A client's own statements are on its server where none are shared.
     fn auto_without_statements(&mut self, pool: &PoolConfig) {
-        if pool.mode == PoolMode::Auto && pool.limits.max_prepared_statements == 0 {
+        if pool.policy.mode == PoolMode::Auto && pool.limits.max_prepared_statements == 0 {
             let (title, setting) = (self.title(pool), self.pool_setting("max_prepared_statements"));
             let text =
                 format!("{title} has mode auto, and {setting} = 0: a client that prepares statements keeps its server");
@@ -74,7 +74,7 @@ impl Review<'_> {
     /// Clients of a pool in transaction mode are to listen through one of its servers, which has no other for queries.
     fn no_server_to_share(&mut self, pool: &PoolConfig) {
         let limits = &pool.limits;
-        if pool.mode != PoolMode::Transaction || !pool.shares_listening() {
+        if pool.policy.mode != PoolMode::Transaction || !pool.shares_listening() {
             return;
         }
         let user = pool.user.as_deref().unwrap_or_default();
@@ -118,11 +118,11 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
     if beyond(limits.query_wait_notify, limits.query_wait_timeout) {
         found.push(("query_wait_notify", "query_wait_timeout is over before it"));
     }
-    if pool.mode == PoolMode::Session {
+    if pool.policy.mode == PoolMode::Session {
         found.push(("max_prepared_statements", "in session mode a client's statements are its server's"));
     }
-    if pool.mode == PoolMode::Auto {
-        if pool.on_dirty == OnDirty::Keep {
+    if pool.policy.mode == PoolMode::Auto {
+        if pool.policy.on_dirty == OnDirty::Keep {
             found.push(("on_dirty", "in mode auto no client finds what another has left: a server is reset"));
         }
     } else {
@@ -132,10 +132,10 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
             found.push(("max_pinned", why));
         }
     }
-    if matches!(pool.mode, PoolMode::Session | PoolMode::Statement) {
+    if matches!(pool.policy.mode, PoolMode::Session | PoolMode::Statement) {
         found.push(("listen", "in this mode each client listens by its own server"));
     }
-    if pool.mode == PoolMode::Statement {
+    if pool.policy.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));
         found.push(("transaction_timeout", "in statement mode there are no transactions of several statements"));
     }

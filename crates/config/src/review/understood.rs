@@ -85,7 +85,7 @@ impl Review<'_> {
             if own { "the database that the client names".into() } else { format!("database {}", pool.database) };
         let what = if own || pool.name == "*" { "any other pool".to_owned() } else { format!("pool {}", pool.name) };
         let places = pool.targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",");
-        let text = format!("{what}: {database} at {places} as {user}, {} mode, {servers}", pool.mode);
+        let text = format!("{what}: {database} at {places} as {user}, {} mode, {servers}", pool.policy.mode);
         self.note(&format!("pools.{}", pool.name), text);
     }
 }

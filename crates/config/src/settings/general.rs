@@ -67,12 +67,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(PoolMode::WORDS),
         "auto",
-        Field::Config(|c| FieldMut::PoolMode(&mut c.mode)),
-        "How long a client keeps a server, in pools without a mode of their own: `session` until it disconnects, \
+        Field::Policy(|p| FieldMut::PoolMode(&mut p.mode)),
+        "How long a client keeps a server: `session` until it disconnects, \
          `transaction` until its transaction ends, `statement` until its statement ends; `auto` until its transaction \
          ends, or as long as it has state on the server that can't follow it (LISTEN, temporary tables …).",
     )
     .ini("pool_mode")
+    .database(&["pool_mode"])
     .aliases(&["pool_mode"])
     .ini_default("session"),
     Setting::new(
@@ -80,8 +81,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "on_dirty",
         Kind::Word(OnDirty::WORDS),
         "reset",
-        Field::Config(|c| FieldMut::OnDirty(&mut c.on_dirty)),
-        "What happens, in pools without this setting, to a server on which a client left state (SET, LISTEN, \
+        Field::Policy(|p| FieldMut::OnDirty(&mut p.on_dirty)),
+        "What happens to a server on which a client left state (SET, LISTEN, \
          PREPARE, temporary tables): `keep` assigns it to the next client unchanged, as PgBouncer does; `reset` \
          resets it first; `close` closes it; `refuse` answers a request that would certainly leave state with an \
          error, and resets other state.",
@@ -93,7 +94,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "warn_on_dirty",
         Kind::Flag,
         "true",
-        Field::Shared(|c| FieldMut::Flag(&mut c.warn_on_dirty), |p| FieldMut::Flag(&mut p.warn_on_dirty)),
+        Field::Policy(|p| FieldMut::Flag(&mut p.warn_on_dirty)),
         "Send a client a WARNING, once for each kind, when its session state (SET, LISTEN, PREPARE, temporary \
          tables, WITH HOLD, advisory locks) is lost at the end of its transaction.",
     )
@@ -104,7 +105,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_reset_query",
         Kind::Query,
         "DISCARD ALL",
-        Field::Shared(|c| FieldMut::Line(&mut c.reset_query), |p| FieldMut::Line(&mut p.reset_query)),
+        Field::Policy(|p| FieldMut::Line(&mut p.reset_query)),
         "Run on a server when a client of session mode disconnects. Its errors are ignored. Empty: no query.",
     )
     .ini("server_reset_query"),
@@ -113,7 +114,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_reset_query_always",
         Kind::Flag,
         "false",
-        Field::Shared(|c| FieldMut::Flag(&mut c.reset_always), |p| FieldMut::Flag(&mut p.reset_always)),
+        Field::Policy(|p| FieldMut::Flag(&mut p.reset_always)),
         "Run `server_reset_query` in the other modes too, each time a server is released.",
     )
     .ini("server_reset_query_always"),
@@ -122,7 +123,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_check_query",
         Kind::Query,
         "<empty>",
-        Field::Shared(|c| FieldMut::Query(&mut c.check_query), |p| FieldMut::Query(&mut p.check_query)),
+        Field::Policy(|p| FieldMut::Query(&mut p.check_query)),
         "Run on a server that was unused for longer than `server_check_delay`, before it is assigned. `<empty>` is \
          an empty query, which costs the least; an empty text turns the check off.",
     )
@@ -132,7 +133,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "require_auth",
         Kind::Text,
         "auto",
-        Field::Shared(|c| FieldMut::RequireAuth(&mut c.require_auth), |p| FieldMut::RequireAuth(&mut p.require_auth)),
+        Field::Policy(|p| FieldMut::RequireAuth(&mut p.require_auth)),
         "How a server may request authentication when Weir logs in, in libpq's words: a list of `password`, `md5`, \
          `scram-sha-256` and `none`, or of forbidden methods, each with `!` before it. With `auto`, the default, \
          unless the server's certificate is verified (`mode` of `[tls.server]`): a server receives no password in \

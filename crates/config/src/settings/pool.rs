@@ -1,6 +1,6 @@
 //! Settings of one pool: its server, the login there, and the rules of pooling.
 
-use weir_base::{OnDirty, PoolMode, Span};
+use weir_base::Span;
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
@@ -104,24 +104,6 @@ pub(super) static SETTINGS: &[Setting] = &[
         Field::Pool(|p| FieldMut::Span(&mut p.password_command.lifetime)),
         "How long logins use what `password_command` has printed before it is run again: less than the token is valid. A password \
          that the server refuses is not used again. 0: it is run for each login.",
-    ),
-    Setting::new(
-        Pool,
-        "mode",
-        Kind::Word(PoolMode::WORDS),
-        "",
-        Field::Pool(|p| FieldMut::PoolMode(&mut p.mode)),
-        "How long a client keeps a server of this pool. Default: that of `[general]`.",
-    )
-    .database(&["pool_mode"])
-    .aliases(&["pool_mode"]),
-    Setting::new(
-        Pool,
-        "on_dirty",
-        Kind::Word(OnDirty::WORDS),
-        "",
-        Field::Pool(|p| FieldMut::OnDirty(&mut p.on_dirty)),
-        "What happens to a server of this pool on which a client left state. Default: that of `[general]`.",
     ),
     Setting::new(
         Pool,

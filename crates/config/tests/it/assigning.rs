@@ -106,7 +106,7 @@ fn in_memory_pools_follow_unless_their_own_value_is_in_the_file() {
     let edits = set(&[("default_pool_size", "8"), ("pool_mode", "Transaction"), ("query_timeout", "1.5")]);
     let config = load_with(Path::new("pgbouncer.ini"), &|_| Ok(ini.to_owned()), &|_| None, &edits).unwrap();
     assert_eq!((config.pools["app"].limits.size, config.pools["other"].limits.size), (3, 8));
-    assert_eq!(config.pools["other"].mode.to_string(), "transaction");
+    assert_eq!(config.pools["other"].policy.mode.to_string(), "transaction");
     assert_eq!(config.pools["app"].limits.query_timeout.micros(), 1_500_000);
 }
 

@@ -189,7 +189,7 @@ fn an_ini_takes_changes_in_memory() {
     let config = load("pgbouncer.ini", ini, &all).unwrap();
     assert_eq!(config.pools.keys().collect::<Vec<_>>(), ["app", "new"]);
     assert_eq!((config.pools["app"].limits.size, config.pools["new"].limits.reserve_size), (8, 2));
-    assert_eq!(config.pools["app"].mode.to_string(), "transaction");
+    assert_eq!(config.pools["app"].policy.mode.to_string(), "transaction");
     // A global change reaches a pool whose own value was removed, and no other.
     let set = weir_config::set(&config, "reserve_pool_size", "7").unwrap();
     assert_eq!((set.pools["app"].limits.reserve_size, set.pools["new"].limits.reserve_size), (7, 2));

@@ -28,13 +28,16 @@ fn target(host: &str, port: u16) -> Target {
 #[test]
 fn a_site_is_understood() {
     let config = read(SITE);
-    assert_eq!((config.format, config.mode, config.on_dirty), (FileFormat::Ini, PoolMode::Transaction, OnDirty::Keep));
+    assert_eq!(
+        (config.format, config.policy.mode, config.policy.on_dirty),
+        (FileFormat::Ini, PoolMode::Transaction, OnDirty::Keep)
+    );
     assert_eq!((config.max_clients, config.limits.size, config.listen.unix_socket_mode), (5_000, 25, 0o770));
     assert_eq!(config.auth.file, Some(PathBuf::from("users.txt")));
     assert_eq!((config.auth.users.len(), config.auth.query_user.as_deref()), (2, Some("asker")));
     assert_eq!(config.listen.keepalive.user_timeout, Span::from_secs(30));
     assert_eq!((config.tls.client.mode, config.tls.server.mode), (SslMode::Prefer, SslMode::VerifyFull));
-    assert_eq!(config.check_query.as_deref(), Some("select 1"));
+    assert_eq!(config.policy.check_query.as_deref(), Some("select 1"));
     assert_eq!(config.limits.idle_transaction_timeout, Span::from_millis(500));
     assert!(config.log.syslog && !config.log.connections && config.listen.reuse_port);
     assert_eq!(config.ignore_startup_parameters, ["extra_float_digits", "options"]);
@@ -43,7 +46,7 @@ fn a_site_is_understood() {
     assert_eq!((app.database.as_str(), app.limits.size, app.limits.reserve_size), ("app_production", 40, 10));
     let replica = &config.pools["app_ro"];
     assert_eq!(replica.targets, [target("10.1.0.6", 5432), target("10.1.0.7", 5432)]);
-    assert_eq!((replica.mode, replica.balance), (PoolMode::Statement, Balance::RoundRobin));
+    assert_eq!((replica.policy.mode, replica.balance), (PoolMode::Statement, Balance::RoundRobin));
     let reports = &config.pools["reports"];
     assert_eq!(reports.password.as_deref(), Some("it's a secret"));
     assert_eq!(reports.connect_query.as_deref(), Some("SET work_mem = '64MB'"));
@@ -203,8 +206,8 @@ fn values_are_read_as_c_reads_them() {
     assert_eq!(config.limits.server_lifetime, Span::from_secs(1_000));
     assert_eq!(config.limits.query_wait_timeout, Span::from_millis(2_500));
     assert!(!config.log.stats && config.log.connections);
-    assert_eq!((config.listen.unix_socket_mode, config.check_query, config.auth.file), (0o777, None, None));
-    assert_eq!((config.mode, config.listen.addresses.len()), (PoolMode::Statement, 2));
+    assert_eq!((config.listen.unix_socket_mode, config.policy.check_query, config.auth.file), (0o777, None, None));
+    assert_eq!((config.policy.mode, config.listen.addresses.len()), (PoolMode::Statement, 2));
     assert_eq!(config.listen.keepalive.user_timeout, Span::from_millis(1_500));
 }
 

@@ -48,7 +48,7 @@ size = 20                         # the most server connections; min_size keeps 
     assert_eq!(*pool.target(), Target { host: Host::Ip("127.0.0.1".parse().unwrap()), port: 5432 });
     assert_eq!((pool.name.as_str(), pool.database.as_str(), pool.user.as_deref()), ("app", "app", Some("app")));
     assert_eq!(pool.password.as_deref(), Some("…"));
-    assert_eq!((pool.mode, pool.on_dirty), (PoolMode::Transaction, OnDirty::Reset));
+    assert_eq!((pool.policy.mode, pool.policy.on_dirty), (PoolMode::Transaction, OnDirty::Reset));
     assert_eq!(pool.limits, Limits::default());
 }
 
@@ -79,8 +79,14 @@ fn a_pools_own_limit_wins_over_the_one_for_all_wherever_that_stands() {
          statement_memory = \"1GiB\"\n[general]\nmode = \"statement\"\non_dirty = \"close\"",
     );
     let (a, b) = (&config.pools["a"], &config.pools["b"]);
-    assert_eq!((a.limits.size, a.limits.min_size, a.mode, a.on_dirty), (5, 2, PoolMode::Session, OnDirty::Close));
-    assert_eq!((b.limits.size, b.limits.min_size, b.mode, b.on_dirty), (7, 2, PoolMode::Statement, OnDirty::Close));
+    assert_eq!(
+        (a.limits.size, a.limits.min_size, a.policy.mode, a.policy.on_dirty),
+        (5, 2, PoolMode::Session, OnDirty::Close)
+    );
+    assert_eq!(
+        (b.limits.size, b.limits.min_size, b.policy.mode, b.policy.on_dirty),
+        (7, 2, PoolMode::Statement, OnDirty::Close)
+    );
     assert_eq!(a.limits.query_timeout, Span::from_millis(1_500));
     assert_eq!(b.limits.query_timeout, Span::ZERO);
     assert_eq!(b.limits.server_lifetime, Span::from_secs(3_600));
@@ -144,7 +150,7 @@ fn pgbouncers_names_of_limits_are_understood() {
     );
     let pool = &config.pools["app"];
     assert_eq!((pool.limits.size, pool.limits.min_size, pool.limits.reserve_size), (3, 1, 2));
-    assert_eq!((pool.database.as_str(), pool.mode), ("shop", PoolMode::Session));
+    assert_eq!((pool.database.as_str(), pool.policy.mode), ("shop", PoolMode::Session));
     assert_eq!((config.limits.size, config.max_clients), (9, 12));
     assert_eq!(config.limits.reserve_timeout, Span::from_secs(1));
 }

@@ -15,9 +15,9 @@ fn pools_without_a_value_of_their_own_follow() {
     assert_eq!((config.limits.size, config.pools["a"].limits.size, config.pools["b"].limits.size), (50, 3, 50));
     assert_eq!(config.fallback.as_ref().unwrap().limits.size, 50);
     let config = set(&config, "pool_mode", "transaction").unwrap();
-    assert_eq!((config.mode, config.pools["a"].mode), (PoolMode::Transaction, PoolMode::Transaction));
+    assert_eq!((config.policy.mode, config.pools["a"].policy.mode), (PoolMode::Transaction, PoolMode::Transaction));
     let config = set(&config, "server_check_query", "").unwrap();
-    assert_eq!((config.check_query.clone(), config.pools["b"].check_query.clone()), (None, None));
+    assert_eq!((config.policy.check_query.clone(), config.pools["b"].policy.check_query.clone()), (None, None));
     let config = set(&config, "limits.query_timeout", "1.5").unwrap();
     assert_eq!(config.pools["b"].limits.query_timeout, Span::from_millis(1_500));
 }
@@ -26,7 +26,10 @@ fn pools_without_a_value_of_their_own_follow() {
 fn toml_pools_follow_too() {
     let text = "[auth.users]\na = \"b\"\n[pools.x]\nhost = \"h\"\nmode = \"session\"\n[pools.y]\nhost = \"h\"\n";
     let config = set(&load_with(text, &[], &[]).unwrap(), "pool_mode", "statement").unwrap();
-    assert_eq!((config.pools["x"].mode, config.pools["y"].mode), (PoolMode::Session, PoolMode::Statement));
+    assert_eq!(
+        (config.pools["x"].policy.mode, config.pools["y"].policy.mode),
+        (PoolMode::Session, PoolMode::Statement)
+    );
 }
 
 #[test]
@@ -73,7 +76,10 @@ fn settings_of_encryption_are_pending_until_they_work_together() {
     let other = set(&first, "pool_mode", "transaction").expect("others can still be set");
     let key = set(&other, "client_tls_key_file", "a.key").unwrap();
     let both = apply_tls(&set(&key, "client_tls_cert_file", "a.crt").unwrap()).unwrap();
-    assert_eq!((both.tls.client.mode, both.mode, both.pending_tls), (SslMode::Require, PoolMode::Transaction, None));
+    assert_eq!(
+        (both.tls.client.mode, both.policy.mode, both.pending_tls),
+        (SslMode::Require, PoolMode::Transaction, None)
+    );
     let unknown = set(&config(), "server_tls13_ciphers", "TLS_NULL").unwrap();
     let error = apply_tls(&unknown).unwrap_err();
     assert_eq!(error, "failed to set the TLSv1.3 cipher suites: none of \"TLS_NULL\" is available");

@@ -10,7 +10,7 @@ pub(crate) fn start(core: &mut Core, now: Time, database: Option<&str>, until: T
     let pools = &core.pools;
     let pool = |ix| {
         let slot = pools.get(ix);
-        RecordedPool { ix, database: &slot.name, user: &slot.user, mode: slot.config.mode }
+        RecordedPool { ix, database: &slot.name, user: &slot.user, mode: slot.config.policy.mode }
     };
     let named = pools.named(database).into_iter().map(pool);
     core.sessions.statements.change_traffic(|traffic| traffic.start(database, now, until, named));

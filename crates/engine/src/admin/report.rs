@@ -51,7 +51,7 @@ impl Tables<'_> {
     fn pool(&self, ix: PoolIx) -> PoolRecord {
         let (slot, now) = (self.pools.get(ix), self.common.now());
         let snapshot = slot.pool.snapshot(now);
-        let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.config.mode);
+        let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.config.policy.mode);
         let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
         // Borrowers report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;

@@ -50,7 +50,7 @@ pub(crate) fn ready<I: Io>(
     slot.counts.counters.logins += 1;
     slot.counts.stats.client_login_count += 1;
     slot.counts.note_application(request.param("application_name").unwrap_or_default(), wall);
-    let mut session = Client::logged_in(client.id, slot.config.mode, start.params, start.asked);
+    let mut session = Client::logged_in(client.id, slot.config.policy.mode, start.params, start.asked);
     session.share_channels(slot.rules.shares_listen);
     client.acts(now);
     table::insert_ready(core, client, ClientPhase::Ready(session), io);

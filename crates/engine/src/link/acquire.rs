@@ -172,7 +172,7 @@ pub(crate) fn link<I: Io>(
         }
     }
     if check {
-        let query = slot.config.check_query.as_deref().unwrap_or_default();
+        let query = slot.config.policy.check_query.as_deref().unwrap_or_default();
         own_query(cx, slot, server, query, ServerPhase::Checking);
         return false;
     }

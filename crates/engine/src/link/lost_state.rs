@@ -39,7 +39,7 @@ pub(crate) fn lose_channels<I: Io>(core: &mut Core, server: &mut ServerSlot, cli
     let pool = core.pools.get_mut(server.pool);
     let new = count(pool, &unusual);
     log(core.common.config(), new, &unusual, client, &pool.name, &core.sessions.params, io);
-    let (conn, to, warns) = (server.conn, client.conn, pool.config.warn_on_dirty);
+    let (conn, to, warns) = (server.conn, client.conn, pool.config.policy.warn_on_dirty);
     if let (Some((up, _)), Some(session), true) = (server.up(), client.ready(), warns) {
         up.warn_of_lost_channels(session, &mut core.sessions.scratch, &mut Wire::new(io, to, conn, &[], None));
     }

@@ -78,7 +78,7 @@ fn doubt(core: &mut Core, now: Time, server: &mut ServerSlot, reported: bool) {
     if !slot.config.session_attrs.wants_primary() || server.left {
         return;
     }
-    let is_kept = slot.config.mode == PoolMode::Session || server.is_pinned();
+    let is_kept = slot.config.policy.mode == PoolMode::Session || server.is_pinned();
     // What a login would show, such a server reports by itself: its client has asked for read-only transactions.
     let knows = || match &server.state {
         ServerState::Up(up, _) => up.role().standby.is_some() && up.role().read_only.is_some(),

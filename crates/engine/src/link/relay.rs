@@ -47,7 +47,7 @@ pub(crate) fn feed_client<I: Io>(
 ) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
     let (now, pool) = (cx.now, client.pool);
-    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
+    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.policy.mode };
     let (conn, id, link) = (client.conn, client.id, client.link.unwrap_or(ConnId::NONE));
     let Some(session) = client.ready() else {
         let stop = StopReason::refuse(Refusal::Broken("a client that is not ready is fed"));
@@ -136,7 +136,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
 #[inline]
 fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
     let Some(server) = server else { return MAX_PIPELINED_SEGMENTS };
-    match slot.config.mode {
+    match slot.config.policy.mode {
         PoolMode::Session => return u32::MAX,
         PoolMode::Auto if server.is_pinned() => return u32::MAX,
         _ => {}
@@ -164,7 +164,7 @@ pub(crate) fn feed_server<I: Io>(
     let (to, from) = (server.link.unwrap_or(ConnId::NONE), server.conn);
     let client_pid = client.as_ref().map_or(0, |client| client.cancel.pid);
     let (now, pool) = (cx.now, server.pool);
-    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.mode };
+    let whose = || Fed { now, pool, database: &slot.name, user: &slot.user, mode: slot.config.policy.mode };
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.as_deref_mut().and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());

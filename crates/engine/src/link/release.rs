@@ -322,7 +322,7 @@ fn release_action<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut Serve
         return ReleaseAction::Close(UNCLEAN);
     }
     let (dirty, config) = (up.dirty(), &slot.config);
-    let always = used == Use::Queries && (config.mode == PoolMode::Session || config.reset_always);
+    let always = used == Use::Queries && (config.policy.mode == PoolMode::Session || config.policy.reset_always);
     if dirty.is_empty() && !always {
         up.clear_dirty();
         return ReleaseAction::Return(used);
@@ -426,10 +426,12 @@ enum Cleaning {
 ///   each release in the other modes.
 /// - If that does not apply, or is empty, `on_dirty = reset` and `refuse` remove the state, and `keep` leaves it.
 fn cleaning(pool: &weir_config::PoolConfig, always: bool, dirty: Dirty) -> Cleaning {
-    let left = !dirty.is_empty() || (always && pool.mode == PoolMode::Session);
+    let left = !dirty.is_empty() || (always && pool.policy.mode == PoolMode::Session);
     match pool.on_dirty() {
         OnDirty::Close if left => Cleaning::Close,
-        _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
+        _ if always && !pool.policy.reset_query.is_empty() => {
+            Cleaning::Query(pool.policy.reset_query.clone(), Reset::Query)
+        }
         OnDirty::Reset | OnDirty::Refuse if !dirty.is_empty() => {
             Cleaning::Query(Server::reset_query(dirty), Reset::Left)
         }

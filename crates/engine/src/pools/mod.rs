@@ -241,7 +241,7 @@ fn settings(pool: &weir_config::PoolConfig, query_wait_timeout: Span) -> Setting
         server_connect_timeout: limits.server_connect_timeout,
         server_login_retry: limits.server_login_retry,
         server_check_delay: limits.server_check_delay,
-        checks: pool.check_query.is_some(),
+        checks: pool.policy.check_query.is_some(),
         round_robin: limits.server_round_robin,
         connects_per_second: limits.connects_per_second,
         max_waiting: 0,

@@ -14,7 +14,7 @@ use crate::workers::messages::Payload;
 
 /// Servers of a pool were marked for close. With `server_fast_close`, those that sessions hold are checked now.
 pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
-    if core.common.config().server_fast_close && core.pools.get(ix).config.mode == PoolMode::Session {
+    if core.common.config().server_fast_close && core.pools.get(ix).config.policy.mode == PoolMode::Session {
         let linked = core.conns.all::<ServerSlot>().filter(|server| server.pool == ix && server.link.is_some());
         linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.conn)));
     }
@@ -23,7 +23,7 @@ pub(crate) fn recheck_linked(core: &mut Core, ix: PoolIx) {
 /// The same, for all pools: a configuration may have marked any.
 pub(crate) fn recheck_all_linked(core: &mut Core) {
     if core.common.config().server_fast_close {
-        let in_session = |server: &&ServerSlot| core.pools.get(server.pool).config.mode == PoolMode::Session;
+        let in_session = |server: &&ServerSlot| core.pools.get(server.pool).config.policy.mode == PoolMode::Session;
         let linked = core.conns.all::<ServerSlot>().filter(|server| server.link.is_some()).filter(in_session);
         linked.for_each(|server| core.common.follow_up(FollowUp::Release(server.conn)));
     }

@@ -131,7 +131,7 @@ fn credentials(
         password,
         md5: None,
         keys: None,
-        require: slot.config.require_auth,
+        require: slot.config.policy.require_auth,
         trust: Trust {
             verified: server.connection.tls().is_some_and(|tls| tls.certificate.is_some()),
             expects_request: slot.config.has_password() && slot.is_own(),

@@ -172,7 +172,8 @@ pub(crate) struct World {
 /// A configuration with one pool, `db`, of `size` servers; every listed user is trusted.
 pub(crate) fn config(size: u32) -> Config {
     let admin_users = vec!["admin".into()];
-    let mut config = Config { admin_users, mode: PoolMode::Transaction, ..Config::default() };
+    let mut config = Config { admin_users, ..Config::default() };
+    config.policy.mode = PoolMode::Transaction;
     config.auth.method = Method::Trust;
     config.auth.failure_delay = Span::ZERO;
     config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());
@@ -196,8 +197,7 @@ pub(crate) fn add_pool(config: &mut Config, name: &str, size: u32) {
         name: name.into(),
         targets: vec![target],
         database: name.into(),
-        mode: config.mode,
-        on_dirty: config.on_dirty,
+        policy: config.policy.clone(),
         limits,
         ..PoolConfig::default()
     };

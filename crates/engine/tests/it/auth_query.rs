@@ -365,7 +365,7 @@ fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     let mut pool = (*config.pools["db"]).clone();
     pool.user = Some("app".into());
     pool.password = Some("of the app".into());
-    pool.require_auth = weir_auth::RequireAuth::Any;
+    pool.policy.require_auth = weir_auth::RequireAuth::Any;
     config.pools.insert("db".into(), Arc::new(pool));
     let mut world = World::new(config.clone());
     world.arrival("ann", "db");

@@ -130,11 +130,8 @@ fn clients_that_hold_a_session_are_closed_last_and_their_servers_are_given_back(
     config.drain_time = Span::from_secs(10);
     config.client_login_timeout = Span::ZERO;
     add_pool(&mut config, "sessions", 2);
-    let pool = config
-        .pools
-        .get("sessions")
-        .map(|pool| weir_config::PoolConfig { mode: PoolMode::Session, ..(**pool).clone() });
-    config.pools.insert("sessions".into(), std::sync::Arc::new(pool.expect("it was added")));
+    let pool = config.pools.get_mut("sessions").expect("it was added");
+    std::sync::Arc::make_mut(pool).policy.mode = PoolMode::Session;
     world = World::new(config);
     let holds = world.arrival("ann", "sessions");
     let server = world.server();
@@ -208,7 +205,7 @@ fn busy_clients_are_closed_after_a_moments_rest_in_the_second_half() {
 fn a_client_that_never_rests_is_answered_by_the_error_when_the_time_is_over() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let mut config = config(1);
-        (config.drain_time, config.mode) = (Span::from_secs(1), mode);
+        (config.drain_time, config.policy.mode) = (Span::from_secs(1), mode);
         add_pool(&mut config, "db", 1);
         let mut world = World::new(config);
         let client = world.client();

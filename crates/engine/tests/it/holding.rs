@@ -14,7 +14,7 @@ fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
     let [query, idle, transaction] = limits.map(Span::from_secs);
     (config.limits.query_timeout, config.limits.idle_transaction_timeout) = (query, idle);
     config.limits.transaction_timeout = transaction;
-    config.mode = mode;
+    config.policy.mode = mode;
     add_pool(&mut config, "db", 1);
     World::new(config)
 }

@@ -158,7 +158,7 @@ fn a_client_that_leaves_between_transactions_leaves_its_server_to_others() {
 fn a_dirty_server_is_reset_closed_or_kept() {
     for policy in [OnDirty::Reset, OnDirty::Refuse, OnDirty::Close, OnDirty::Keep] {
         let mut config = config(1);
-        config.on_dirty = policy;
+        config.policy.on_dirty = policy;
         add_pool(&mut config, "db", 1);
         let mut world = World::new(config);
         let client = world.arrival("ann", "db");
@@ -297,7 +297,7 @@ fn a_client_that_waits_too_long_for_a_server_gets_an_error() {
 #[test]
 fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
     let mut config = config(1);
-    config.mode = PoolMode::Session;
+    config.policy.mode = PoolMode::Session;
     add_pool(&mut config, "db", 1);
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");

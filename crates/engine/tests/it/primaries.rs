@@ -130,7 +130,7 @@ fn a_transaction_at_the_old_primary_that_takes_too_long_is_cut_off() {
 
 #[test]
 fn a_session_at_the_old_primary_ends_between_its_transactions() {
-    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let mut world = World::new(with(|pool| pool.policy.mode = PoolMode::Session));
     let (first, old) = client_at_a(&mut world);
     world.bytes(first, &query("select 1"));
     world.bytes(old, &done("SELECT 1", b'I'));
@@ -225,7 +225,7 @@ fn looks(world: &mut World, (client, server): (ConnId, ConnId), asks: impl Fn(&m
 
 #[test]
 fn a_session_that_asks_for_read_only_transactions_costs_no_connection() {
-    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let mut world = World::new(with(|pool| pool.policy.mode = PoolMode::Session));
     let session = client_at_a(&mut world);
     let looks = looks(&mut world, session, |world| world.connecting().is_some());
     assert!(looks.is_empty(), "the server would have reported it: {looks:?}");
@@ -239,7 +239,7 @@ fn a_session_that_asks_for_read_only_transactions_costs_no_connection() {
 
 #[test]
 fn a_server_that_does_not_report_its_role_is_looked_at_less_and_less() {
-    let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+    let mut world = World::new(with(|pool| pool.policy.mode = PoolMode::Session));
     let client = world.arrival("ann", "db");
     let mut silent = Vec::new();
     put_back::auth_ok(&mut silent);
@@ -465,7 +465,7 @@ fn a_login_without_a_password_moves_nobody() {
             let argv = vec!["/bin/print".to_owned()];
             pool.password_command = Arc::new(weir_config::PasswordCommand { argv, ..Default::default() });
             pool.user = Some("ann".into());
-            pool.require_auth = weir_auth::RequireAuth::Any;
+            pool.policy.require_auth = weir_auth::RequireAuth::Any;
             pool.limits.server_connect_timeout = Span::from_secs(5);
         }));
         let first = world.arrival("ann", "db");
@@ -517,7 +517,7 @@ fn a_login_that_finds_the_primary_a_standby_waits_before_the_next_round() {
 #[test]
 fn a_request_that_was_not_sent_to_the_old_primary_is_sent_to_the_next_one() {
     let mut world = World::new(with(|pool| {
-        pool.check_query = Some("SELECT 'check'".into());
+        pool.policy.check_query = Some("SELECT 'check'".into());
         pool.limits.server_check_delay = Span::from_secs(1);
     }));
     let (first, one) = client_at_a(&mut world);
@@ -617,7 +617,7 @@ fn end_switch(world: &mut World, operator: ConnId, how: &str) {
         _ => {
             world.signal(Signal::Reload);
             world.config_read(with(|pool| {
-                pool.mode = PoolMode::Session;
+                pool.policy.mode = PoolMode::Session;
                 match how {
                     "host removed" => pool.targets = ["10.0.0.1", "10.0.0.3"].map(target).into(),
                     _ => pool.session_attrs = SessionAttrs::Any,
@@ -633,7 +633,7 @@ fn end_switch(world: &mut World, operator: ConnId, how: &str) {
 #[test]
 fn a_session_goes_on_where_it_is_after_a_switch_that_failed() {
     for how in ENDS {
-        let mut world = World::new(with(|pool| pool.mode = PoolMode::Session));
+        let mut world = World::new(with(|pool| pool.policy.mode = PoolMode::Session));
         let (client, server) = client_at_a(&mut world);
         world.bytes(client, &query("begin"));
         world.bytes(server, &done("BEGIN", b'T'));

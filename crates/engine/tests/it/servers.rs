@@ -458,9 +458,9 @@ fn a_connect_query_that_leaves_a_transaction_open_is_a_failed_login() {
 #[test]
 fn the_operators_queries_reset_and_check_and_a_reset_is_followed_by_the_connect_query() {
     let mut config = with(|pool| {
-        pool.reset_query = "SELECT clean()".into();
-        pool.reset_always = true;
-        pool.check_query = Some("SELECT check()".into());
+        pool.policy.reset_query = "SELECT clean()".into();
+        pool.policy.reset_always = true;
+        pool.policy.check_query = Some("SELECT check()".into());
         pool.connect_query = Some("SELECT hello()".into());
         pool.limits.server_check_delay = Span::ZERO;
     });
@@ -490,9 +490,9 @@ fn the_operators_queries_reset_and_check_and_a_reset_is_followed_by_the_connect_
 fn a_failing_reset_query_is_ignored_where_servers_are_kept_and_costs_the_server_otherwise() {
     for policy in [OnDirty::Keep, OnDirty::Reset] {
         let mut world = World::new(with(|pool| {
-            pool.mode = PoolMode::Session;
-            pool.on_dirty = policy;
-            pool.reset_query = "SELECT broken()".into();
+            pool.policy.mode = PoolMode::Session;
+            pool.policy.on_dirty = policy;
+            pool.policy.reset_query = "SELECT broken()".into();
         }));
         let client = world.arrival("ann", "db");
         let server = world.server();
@@ -519,7 +519,7 @@ fn a_failing_reset_query_is_ignored_where_servers_are_kept_and_costs_the_server_
 #[test]
 fn fast_close_ends_sessions_on_servers_that_were_given_up() {
     for fast in [false, true] {
-        let mut config = with(|pool| pool.mode = PoolMode::Session);
+        let mut config = with(|pool| pool.policy.mode = PoolMode::Session);
         config.server_fast_close = fast;
         let mut world = World::new(config);
         let client = world.arrival("ann", "db");

@@ -69,7 +69,7 @@ impl Suspects {
                 continue;
             }
             let new = || {
-                let (limits, mode) = (&pool.limits, pool.mode);
+                let (limits, mode) = (&pool.limits, pool.policy.mode);
                 (PoolNow { name: name.clone(), size: limits.size, mode, ..PoolNow::default() }, 0.0)
             };
             let limit = limits.get(name);

@@ -82,7 +82,7 @@ async fn sizing(
     let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { return Ok(None) };
     let mut measured = Measured {
         size: pool.limits.size,
-        mode: pool.mode,
+        mode: pool.policy.mode,
         recent: moments(watch, &name, Scale::Seconds, now.saturating_sub(RECENT), RECENT).await?,
         past: moments(watch, &name, Scale::Minutes, now.saturating_sub(PAST * 60), PAST).await?,
         pool: name,

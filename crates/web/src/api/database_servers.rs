@@ -136,13 +136,13 @@ fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
 
 impl Share {
     fn of(pool: &PoolConfig, name: &str, records: &[&PoolRecord], config: &Config) -> Share {
-        let mut all = PoolRecord::new(name, "", pool.mode);
+        let mut all = PoolRecord::new(name, "", pool.policy.mode);
         records.iter().for_each(|record| all.add(record));
         Share {
             name: name.to_owned(),
             database: if pool.database.is_empty() { name.to_owned() } else { pool.database.clone() },
             user: pool.user.clone(),
-            mode: pool.mode.to_string(),
+            mode: pool.policy.mode.to_string(),
             most: most(pool, records, config),
             open: all.servers(),
             clients: all.clients(),

@@ -208,7 +208,7 @@ impl<'a> Index<'a> {
             return None;
         }
         let pattern = own.or(self.config.fallback.as_ref())?;
-        let mut all = PoolRecord::new(name, "", pattern.mode);
+        let mut all = PoolRecord::new(name, "", pattern.policy.mode);
         records.iter().for_each(|record| all.add(record));
         let unused = self.report.unused.get(name).unwrap_or(&all.health);
         Some(Pool {
@@ -217,8 +217,8 @@ impl<'a> Index<'a> {
             hosts: pattern.targets.iter().map(ToString::to_string).collect(),
             database: if own.is_some() { pattern.database.clone() } else { name.to_owned() },
             user: pattern.user.clone(),
-            mode: pattern.mode.to_string(),
-            on_dirty: pattern.on_dirty.to_string(),
+            mode: pattern.policy.mode.to_string(),
+            on_dirty: pattern.policy.on_dirty.to_string(),
             size: pattern.limits.size,
             min_size: pattern.limits.min_size,
             reserve_size: pattern.limits.reserve_size,

@@ -265,7 +265,7 @@ fn pools(name: &str, report: &Report, config: &Config, records: &[&PoolRecord]) 
         let own = records.iter().filter(|record| record.database == database);
         Some(UserPool {
             name: database.to_owned(),
-            mode: pool.mode.to_string(),
+            mode: pool.policy.mode.to_string(),
             size: pool.limits.size,
             clients: here.clients,
             waiting: here.waiting,

@@ -125,7 +125,7 @@ fn pools_table(config: &Config) -> Vec<Vec<String>> {
             pool.places(),
             pool.database.clone(),
             user,
-            pool.mode.to_string(),
+            pool.policy.mode.to_string(),
             if pool.limits.size == 0 { "any".to_owned() } else { pool.limits.size.to_string() },
             pool.limits.min_size.to_string(),
             pool.limits.reserve_size.to_string(),
