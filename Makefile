@@ -123,6 +123,12 @@ planted: ## Plant bugs in a copy of the engine; the simulator must find each wit
 fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps the corpus)
 	@scripts/fuzz.sh --seconds $(or $(SECONDS),10) $(ARGS) $(TARGET)
 
+oss-fuzz: ## The fuzz targets as OSS-Fuzz builds them, with AddressSanitizer, on their corpora (zip)
+	@scripts/oss-fuzz.sh
+
+sanitize: ## The tests of the unsafe crates and of the protocol under AddressSanitizer (ARGS=CRATE)
+	@scripts/sanitize.sh $(ARGS)
+
 growth: ## Instructions of texts and of messages about stored texts (valgrind): no more than in proportion
 	@scripts/growth.sh
 

@@ -14,6 +14,7 @@ findings. The last line sums up. The exit status is 1 if anything was found.
   --seconds N   how long each target runs
   --keep        what was newly reached joins fuzz/corpus, which is minimised
   --list        print the targets
+  --longest T   print the longest input of target T, in bytes
 
 It needs a Rust toolchain (stable will do: nothing is sanitised) and a C++ compiler for libFuzzer. cargo-fuzz is installed if
 it is missing. To run one target for long, on one input, or under a debugger:
@@ -22,12 +23,23 @@ it is missing. To run one target for long, on one input, or under a debugger:
 TEXT
 }
 
+# Longer inputs only slow the fuzzer down where a few messages or lines show everything.
+longest() {
+    case $1 in
+    ini | toml | auth_query | server_login | split) echo 4096 ;;
+    session | engine) echo 1024 ;;
+    proxy | startup | scram_* | client_login) echo 512 ;;
+    *) echo 1024 ;;
+    esac
+}
+
 seconds=10 keep=no targets=()
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=${2:?--seconds needs a number}; shift ;;
     --keep) keep=yes ;;
     --list) for file in fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; exit ;;
+    --longest) longest "${2:?--longest needs a target}"; exit ;;
     --help | -h) usage; exit ;;
     -*) echo "fuzz.sh: unknown option $1; see --help" >&2; exit 2 ;;
     *) targets+=("$1") ;;
@@ -50,16 +62,6 @@ one=()
 [ ${#targets[@]} -eq 1 ] && one=("${targets[0]}")
 cargo fuzz build --sanitizer none "${one[@]}"
 host=$(rustc -vV | sed -n 's/^host: //p')
-
-# Longer inputs only slow the fuzzer down where a few messages or lines show everything.
-longest() {
-    case $1 in
-    ini | toml | auth_query | server_login | split) echo 4096 ;;
-    session | engine) echo 1024 ;;
-    proxy | startup | scram_* | client_login) echo 512 ;;
-    *) echo 1024 ;;
-    esac
-}
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -378,6 +378,7 @@ if [ "$all" = yes ]; then
     step "The site of the pages, its links and its search" tests/site/run.sh
     step "PostgreSQL's own regression tests" make --no-print-directory regress
     step "The fuzz targets" make --no-print-directory fuzz
+    step "AddressSanitizer" make --no-print-directory sanitize
     step "Instructions of texts" make --no-print-directory growth
     tests "Huge results and long runs" -p weir-tests --features long
     step "What is fetched where there is no PostgreSQL" cargo test --quiet -p weir-pglocal -- --ignored
