@@ -210,15 +210,21 @@ impl ParamTable {
         self.index(name)
     }
 
-    /// Fills the unknown values of `params` from a server's report.
-    pub fn fill(&self, params: &mut Params, server: &Params) {
-        params.reported = server.reported;
-        params.unlisted.clone_from(&server.unlisted);
+    /// Completes what a client has asked for and a server adds to from its own value, as to a DateStyle without an order. Set
+    /// again as it was given, it would be completed from what another client has left there.
+    pub fn complete(&self, params: &mut Params, server: &Params) {
         if let (Some(given), Some(has)) = (self.get(params, TRACKED[1]), self.get(server, TRACKED[1]))
             && let Some(spelled) = spelling::date_style(given, has)
         {
             params.values[1] = Some(spelled.into());
         }
+    }
+
+    /// Fills the unknown values of `params` from a server's report.
+    pub fn fill(&self, params: &mut Params, server: &Params) {
+        params.reported = server.reported;
+        params.unlisted.clone_from(&server.unlisted);
+        self.complete(params, server);
         for index in 0..self.names.len() {
             if params.values[index].is_none() && server.reports(index) {
                 params.values[index].clone_from(&server.values[index]);

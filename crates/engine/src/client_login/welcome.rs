@@ -70,6 +70,7 @@ pub(crate) fn send<I: Io>(
     }
     let table = &cx.sessions.params;
     let mut wanted = wanted(cx.common, table, client, request)?;
+    table.complete(&mut wanted, &welcome.params);
     let asked = Arc::new(wanted.clone());
     table.fill(&mut wanted, &welcome.params);
     let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
