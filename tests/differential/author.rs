@@ -118,7 +118,7 @@ impl Author {
             let given = [
                 ("application_name", "given at startup"),
                 ("TimeZone", "Pacific/Auckland"),
-                ("DateStyle", "SQL, DMY"),
+                ("DateStyle", if self.rng.one_in(2) { "SQL, DMY" } else { "ISO" }),
                 ("extra_float_digits", "2"),
                 ("options", "-c search_path=public,@.x -c IntervalStyle=sql_standard"),
             ];

@@ -60,7 +60,7 @@ const KINDS: [Kind; 12] = [
 ];
 
 /// Values for the tracked parameters; some are invalid.
-const TRACKED_VALUES: [(&str, &str); 11] = [
+const TRACKED_VALUES: [(&str, &str); 12] = [
     ("application_name", "psql"),
     ("application_name", "it's"),
     ("application_name", ""),
@@ -69,6 +69,7 @@ const TRACKED_VALUES: [(&str, &str); 11] = [
     ("client_encoding", "klingon"),
     ("DateStyle", "german, dmy"),
     ("datestyle", "ISO, MDY"),
+    ("DateStyle", "ISO"),
     ("TimeZone", "Europe/Vienna"),
     ("standard_conforming_strings", "off"),
     ("IntervalStyle", "iso_8601"),

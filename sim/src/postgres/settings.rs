@@ -81,7 +81,7 @@ impl Settings {
         let mut startup: Values = array::from_fn(|at| Cow::Borrowed(place(at).1));
         for (name, value) in parameters {
             if let Some(at) = known(name)
-                && let Some(value) = canonical(place(at).0, value)
+                && let Some(value) = canonical(place(at).0, value, &startup[at])
             {
                 startup[at] = value.into();
             }
@@ -115,7 +115,7 @@ impl Settings {
         if at < REPORTED.len() && !TRACKED.contains(&name) {
             return Err("55P02");
         }
-        let value = canonical(name, value).ok_or("22023")?;
+        let value = canonical(name, value, self.at(at)).ok_or("22023")?;
         self.note_change();
         self.local.retain(|(place, _)| *place != at);
         if local {
@@ -213,7 +213,7 @@ impl Settings {
 
 /// Whether two spellings of a setting's value mean the same.
 pub(crate) fn same_value(name: &str, a: &str, b: &str) -> bool {
-    a == b || canonical(name, a) == canonical(name, b)
+    a == b || canonical(name, a, a) == canonical(name, b, a)
 }
 
 fn known(name: &str) -> Option<usize> {
@@ -224,8 +224,8 @@ fn unreported() -> std::ops::Range<usize> {
     REPORTED.len()..REPORTED.len() + UNREPORTED.len()
 }
 
-/// The spelling in which a server shows a value; `None` if the setting can't have it.
-fn canonical(name: &str, value: &str) -> Option<String> {
+/// The spelling in which a server shows a value that is given where `before` is in force; `None` if the setting can't have it.
+fn canonical(name: &str, value: &str, before: &str) -> Option<String> {
     let lower = value.to_ascii_lowercase();
     Some(match name {
         "client_encoding" => {
@@ -239,7 +239,9 @@ fn canonical(name: &str, value: &str) -> Option<String> {
         }
         "DateStyle" => {
             let mut parts = lower.split(',').map(str::trim);
-            let (style, order) = (parts.next()?, parts.next().unwrap_or("mdy"));
+            let (style, given) = (parts.next()?, parts.next());
+            let before = before.rsplit(", ").next().unwrap_or_default().to_ascii_lowercase();
+            let order = given.unwrap_or(if style == "german" { "dmy" } else { &before });
             let style = match style {
                 "iso" => "ISO",
                 "german" => "German",

@@ -284,7 +284,7 @@ impl Client {
         let choices = [
             ("application_name", "program"),
             ("client_encoding", "utf-8"),
-            ("DateStyle", "iso, dmy"),
+            ("DateStyle", if self.rng.chance(500) { "iso, dmy" } else { "sql" }),
             ("TimeZone", "Asia/Tokyo"),
             ("extra_float_digits", "2"),
         ];
