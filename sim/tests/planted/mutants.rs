@@ -27,6 +27,7 @@ const LENDER: &str = "crates/pool/src/lending/lender.rs";
 const CANCEL: &str = "crates/engine/src/cancel/request.rs";
 const CLIENT_COUNTS: &str = "crates/engine/src/workers/client_counts.rs";
 const DEPART: &str = "crates/engine/src/moves/depart.rs";
+const WELCOME: &str = "crates/engine/src/client_login/welcome.rs";
 const DRAIN: &str = "crates/engine/src/pause/drain.rs";
 const LENDING: &str = "crates/engine/src/lending/owner.rs";
 const RELEASE: &str = "crates/engine/src/link/release.rs";
@@ -142,6 +143,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: FROM_SERVER,
             from: "            if (all || tag == b\"RESET\") && client.mode == PoolMode::Auto {\n",
             to: "            if (all || tag == b\"RESET\") && client.mode == PoolMode::Auto && !PLANTED {\n",
+        }],
+    },
+    Mutant {
+        name: "another's order",
+        what: "a DateStyle that a login gave without an order gets the order of the server's former client after a RESET",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: WELCOME,
+            from: "    table.complete(&mut wanted, &welcome.params);\n    let asked",
+            to: "    if !PLANTED {\n        table.complete(&mut wanted, &welcome.params);\n    }\n    let asked",
         }],
     },
     Mutant {
