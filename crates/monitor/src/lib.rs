@@ -31,7 +31,6 @@ mod journal;
 mod lock;
 mod log_line;
 mod metrics;
-mod outgoing;
 mod pinned;
 mod pool_health;
 mod reference;
@@ -57,7 +56,6 @@ pub use journal::{Journal, JournalBounds};
 pub use lock::lock;
 pub use log_line::Line;
 pub use metrics::{LastFigures, MetricsFormat};
-pub use outgoing::{HttpAnswer, HttpRequest, SendHttp};
 pub use pinned::Pinned;
 pub use pool_health::{Affected, HealthView};
 pub use reference::resolve;
@@ -66,5 +64,6 @@ pub use watch::{
     Events, Findings, IncidentLog, Past, PastIncident, SERIES, Sample, Scale, Selection, Series, TakeDeeds, Watch,
     WatchAround, merged, number, place,
 };
+pub use weir_fetch::{HttpAnswer, HttpRequest, SendHttp};
 pub use whole::{whole, whole_or_none};
 pub use words::span;

@@ -18,7 +18,6 @@
 //! | `tls` | encryption: negotiated parameters, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `passwords` | passwords that LDAP or PAM checks, or a program prints |
-//! | `files` | files that an operator names |
 //! | `upgrade` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | notifications to systemd |
 
@@ -26,7 +25,6 @@ mod clock;
 mod control_queue;
 mod descriptors;
 mod dns;
-mod files;
 mod freed;
 mod handler;
 mod helpers;
@@ -55,7 +53,6 @@ mod work;
 mod worker;
 
 pub use descriptors::descriptors;
-pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
 pub use helpers::{AskPatroni, ChangeConfig, Fit, Record, Reload};
 pub use listen::{Bound, Inherited, addresses_in_use};
@@ -73,3 +70,4 @@ pub use upgrade::{
     upgrade_socket,
 };
 pub use weir_engine::port::{Reread, Signal};
+pub use weir_fetch::read_ordinary;

@@ -5,11 +5,10 @@
 use std::path::PathBuf;
 
 use weir_base::Printable;
-use weir_monitor::HttpRequest;
+use weir_fetch::{HttpRequest, sender};
 
 use crate::api_address;
 use crate::failure::Failure;
-use crate::outgoing;
 
 pub(crate) const HELP: &str = "\
 The exit status is 0 if it does, else 1, with the reason on standard error. It needs [web] in
@@ -40,13 +39,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let url = api_address::url(&arguments.url)?;
     let path = if arguments.alive { "healthz" } else { "readyz" };
-    let request = HttpRequest {
-        url: format!("{url}/{path}"),
-        headers: Vec::new(),
-        body: None,
-        ca_file: arguments.ca_file.clone(),
-    };
-    let answer = outgoing::sender()(&request).map_err(|error| api_address::unreachable(&url, &error.to_string()))?;
+    let request = HttpRequest { ca_file: arguments.ca_file.clone(), ..HttpRequest::get(&format!("{url}/{path}")) };
+    let answer = sender()(&request).map_err(|error| api_address::unreachable(&url, &error.to_string()))?;
     let said = String::from_utf8_lossy(&answer.body);
     let first = Printable(said.lines().next().unwrap_or_default());
     if answer.status != 200 {

@@ -191,7 +191,7 @@ fn start_web(
         tls,
         history,
         versions,
-        send: outgoing::sender(),
+        send: weir_fetch::sender(),
         lab,
         control,
         config: store,

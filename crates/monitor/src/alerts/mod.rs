@@ -19,12 +19,12 @@ use tokio::time::sleep;
 use weir_admin::{AlertNotice, AlertStates, FiredAlert, ListedAlert};
 use weir_base::Span;
 use weir_config::Config;
+use weir_fetch::SendHttp;
 
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::MonitorError;
 use crate::lock::lock;
-use crate::outgoing::SendHttp;
 pub(crate) use conditions::{PoolMoment, conditions, workers_do_not_answer};
 use firing::Firing;
 use past::AlertLog;

@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use weir_admin::AlertNotice;
+use weir_fetch::{HttpRequest, SendHttp};
 
 use super::shapes::TargetKind;
 use crate::ask::Workers;
 use crate::clock;
 use crate::lock::lock;
-use crate::outgoing::{HttpRequest, SendHttp};
 use crate::reference::resolve;
 
 /// Messages that wait for a target.

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_config::Telemetry as Settings;
+use weir_fetch::{HttpRequest, SendHttp};
 
 use crate::alerts::AlertWatch;
 use crate::ask::Workers;
@@ -24,7 +25,6 @@ use crate::clock;
 use crate::export_counts::ExportCounter;
 use crate::lock::lock;
 use crate::metrics::open_metrics;
-use crate::outgoing::{HttpRequest, SendHttp};
 use crate::reference::resolve;
 
 /// How often spans are taken from the workers.

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use weir_base::Span;
 use weir_config::Dns;
 use weir_engine::port::LOOK_UP_FAILED;
+use weir_fetch::read_text;
 
 use self::conf::{Conf, hosts_have};
-use crate::files::read_text;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";

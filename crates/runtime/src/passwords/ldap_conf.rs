@@ -6,7 +6,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::files::read_text;
+use weir_fetch::read_text;
 
 /// The paths where distributions have the file.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];

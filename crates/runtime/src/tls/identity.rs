@@ -11,10 +11,10 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use weir_config::TlsSide;
+use weir_fetch::read_ordinary;
 
 use super::setting_names::SettingNames;
 use super::x509::Certificate;
-use crate::files::read_ordinary;
 
 /// A longer file, in bytes, is no key and no sensible list of certificates.
 const LONGEST: u64 = 16 << 20;

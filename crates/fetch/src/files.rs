@@ -36,7 +36,10 @@ pub fn read_ordinary(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// The content of a file of text, `most` bytes at most; refuses what `read_ordinary` refuses, and text that is not
 /// UTF-8.
-pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
+///
+/// # Errors
+/// As `read_ordinary`, or it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read_ordinary(path, most)?).map_err(|_| unfit("it is no text in UTF-8".to_owned()))
 }
 
