@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_admin::{ChangeError, Refusals};
 use weir_base::{ClientAddr, ConnId, Span, Time, WorkerId};
-use weir_config::{Config, PasswordCommand, Successor};
+use weir_config::{Config, PasswordSource, Successor};
 use weir_engine::Message;
 use weir_engine::port::{Gone, Input, PrintedPassword, Secured, Signal, Work, WorkResult};
 use weir_engine::{Engine, Setup, StatementMemory};
@@ -431,7 +431,7 @@ impl Pooler {
                 WorkResult::Salted(salts::salted(&password, &salt, iterations))
             }
             Work::CheckPassword(_) => WorkResult::Checked(Err("no user is known here".to_owned())),
-            Work::ServerPassword { command, refused } => self.shared.print_password(&command, refused.as_deref()),
+            Work::ServerPassword { source, refused, .. } => self.shared.print_password(&source, refused.as_deref()),
             // No pool of the simulator's has the setting.
             Work::AskPatroni(_) => WorkResult::Patroni(Err("there is no Patroni".to_owned())),
             Work::NameOfUser(uid) => WorkResult::UserName(Some(format!("user{uid}"))),
@@ -569,11 +569,14 @@ impl Shared {
 
     /// What the program of a pool prints: the password of the user that it names, or one that was printed earlier and is
     /// not valid any more.
-    fn print_password(&mut self, command: &PasswordCommand, refused: Option<&str>) -> WorkResult {
+    fn print_password(&mut self, source: &PasswordSource, refused: Option<&str>) -> WorkResult {
         const OLD: &str = "of yesterday";
         let is_new = refused == Some(OLD) || self.printed.chance(700);
+        let PasswordSource::Command(command) = source else {
+            return WorkResult::Password(Err("no service".to_owned()));
+        };
         let password = if is_new { password_of(&command.argv[0]).into() } else { OLD.into() };
-        WorkResult::Password(Ok(PrintedPassword { password, is_new }))
+        WorkResult::Password(Ok(PrintedPassword { password, is_new, about: None, overdue: None }))
     }
 
     fn load(&mut self) -> Result<Arc<Config>, String> {

@@ -76,6 +76,7 @@ mod scale;
 mod sequences;
 mod server_passwords;
 mod server_tls;
+mod server_tokens;
 mod settings;
 mod shapes;
 mod shared_plans;

@@ -113,6 +113,7 @@ fn a_stored_password_is_sent_to_no_other_host() {
         stage.refused("POST", path, &stage.there(&program), "password_command");
     }
     stage.refused("PATCH", "/api/v1/pools/app", &json!({ "password_command": ["/bin/true"] }), "password_command");
+    stage.refused("PATCH", "/api/v1/pools/app", &json!({ "password_source": ["google"] }), "password_source");
     let (status, response) = stage.ask("PUT", "/api/v1/settings/server_tls_sslmode", &json!({ "value": "disable" }));
     assert_eq!(status, 400, "the default is prefer: {response}");
     assert_eq!((stage.file(), stage.attacker.received()), (before, Vec::new()), "no connection was made");

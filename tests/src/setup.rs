@@ -52,6 +52,7 @@ pub struct Setup {
     limits: String,
     pool: String,
     more: String,
+    env: Vec<(String, String)>,
 }
 
 /// How the tests' own console connects.
@@ -91,6 +92,7 @@ impl Setup {
             limits: String::new(),
             pool: String::new(),
             more: String::new(),
+            env: Vec::new(),
         }
     }
 
@@ -179,6 +181,13 @@ impl Setup {
         self
     }
 
+    /// A variable of Weir's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Another file beside `weir.toml`.
     #[must_use]
     pub fn file(mut self, name: &str, text: &str) -> Self {
@@ -248,6 +257,11 @@ impl Setup {
     /// Further files, by name.
     pub fn files(&self) -> &[(String, String)] {
         &self.files
+    }
+
+    /// Variables of Weir's environment.
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.env
     }
 
     /// How the tests' own console connects.

@@ -43,7 +43,7 @@ impl Site {
     /// Through a Weir with this setup, in front of a private server.
     pub fn on(postgres: &Postgres, setup: Setup, mode: Mode) -> Site {
         let database = postgres.database();
-        let weir = Weir::start_with(&setup.toml(&database), &setup.userlist(), setup.files(), setup.console());
+        let weir = Weir::start_under(&setup, &database);
         Site { weir: Some(weir), database, mode: Some(mode) }
     }
 

@@ -13,8 +13,8 @@ use weir_pgclient::{Answer, ConnectParams, Connection, Error};
 use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 
 use crate::build::weir_binary;
-use crate::postgres::Postgres;
-use crate::setup::{ADMIN, Console};
+use crate::postgres::{Database, Postgres};
+use crate::setup::{ADMIN, Console, Setup};
 use crate::watch::eventually;
 
 /// How long a Weir may take until its console answers.
@@ -100,6 +100,18 @@ impl Weir {
     pub fn start_with(toml: &str, userlist: &str, files: &[(String, String)], console: Console) -> Weir {
         let files = [files, &[("userlist.txt".to_owned(), userlist.to_owned())]].concat();
         Weir::launch("weir.toml", toml, &files, console)
+    }
+
+    /// Starts a Weir with a setup, in front of a database.
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub(crate) fn start_under(setup: &Setup, database: &Database) -> Weir {
+        let launch = Launch { env: setup.environment().to_vec(), shared_port: None };
+        let files = [setup.files(), &[("userlist.txt".to_owned(), setup.userlist())]].concat();
+        Weir::launch_with("weir.toml", &setup.toml(database), &files, setup.console(), &launch)
     }
 
     /// Starts one with a `pgbouncer.ini` and the files beside it; in all of them `{port}` is the port to listen on and

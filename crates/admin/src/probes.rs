@@ -76,8 +76,8 @@ pub enum ProbeError {
     NoLogin,
     /// The same, of a pool that is to be tested.
     NoLoginToTest,
-    /// The program that prints the password has failed: why.
-    PasswordCommand(String),
+    /// The program or the service that makes the password has failed: which setting, and why.
+    NoPassword(String),
     /// None of this node's connections to the pool became free.
     NoShare(String),
     /// The pool's user may not see the backend.
@@ -102,7 +102,6 @@ impl fmt::Display for ProbeError {
             ProbeError::NoLoginToTest => {
                 f.write_str("it logs in with each client's own password, and none is known: give a user and a password")
             }
-            ProbeError::PasswordCommand(why) => write!(f, "password_command failed: {why}"),
             ProbeError::NoShare(pool) => write!(
                 f,
                 "no connection of this node's share of {pool} became free for it: all nodes together may have no more"
@@ -111,7 +110,7 @@ impl fmt::Display for ProbeError {
                 f.write_str("the pool's user may not see this process, so it can't be told from a later one")
             }
             ProbeError::NotShown(what) => write!(f, "the server did not show its {what}"),
-            ProbeError::Server(why) => f.write_str(why),
+            ProbeError::Server(why) | ProbeError::NoPassword(why) => f.write_str(why),
             ProbeError::TooSlow => f.write_str("the server did not answer in time"),
             ProbeError::Ending => f.write_str("the process ends"),
         }

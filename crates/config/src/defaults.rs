@@ -64,6 +64,7 @@ impl Default for PoolConfig {
             user: None,
             password: None,
             password_command: Arc::default(),
+            token_source: None,
             policy: Policy::default(),
             connect_query: None,
             startup: Vec::new(),

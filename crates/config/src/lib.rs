@@ -26,6 +26,7 @@ mod model;
 mod names;
 mod oidc;
 mod origin;
+mod password_source;
 mod patroni;
 mod patroni_questions;
 mod pool_keys;
@@ -70,12 +71,13 @@ pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
-    Network, OnServerDown, PasswordCommand, PeerRules, Policy, PoolConfig, Process, ServerCondition, SessionAttrs,
-    SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    Network, OnServerDown, PeerRules, Policy, PoolConfig, Process, ServerCondition, SessionAttrs, SocketIo, Spread,
+    SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
 };
 pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
+pub use password_source::{PasswordCommand, PasswordSource, TokenService, TokenSource, Vault};
 pub use patroni::{Patroni, PatroniQuestion};
 pub use pool_keys::{PoolKey, pool_key_table};
 pub use queries::{HIDDEN_QUERY, is_query};
@@ -85,7 +87,7 @@ pub use review::{CLOSING_DESCRIPTORS, ConfigFinding, HostLimits, Severity, max_s
 pub use server_password::ServerPassword;
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
-pub use units::{moment_text, span as read_time};
+pub use units::{moment, moment_text, span as read_time};
 pub use users::{UserlistError, Users, rewrite_userlist};
 pub use web_role::WebRole;
 pub use weir_auth::{Method, ShownRule};

@@ -17,6 +17,7 @@ use crate::ini;
 use crate::model::{Config, PoolConfig};
 use crate::names::{BLANK_PANEL, FALLBACK, HOST_NAME, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
+use crate::password_source::{self, TokenService, TokenSource};
 use crate::patroni::Patroni;
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -298,10 +299,12 @@ impl Loader<'_> {
         let targets = self.targets(config, &text);
         let password = self.password(config, &text);
         let password = self.found.take(password);
+        let tokens = self.token_source(config, &text);
+        let tokens = self.found.take(tokens);
         let patroni = self.patroni(config, &text);
         let patroni = self.found.take(patroni);
         named?;
-        let (targets, password, patroni) = (targets?, password?, patroni?);
+        let (targets, password, token_source, patroni) = (targets?, password?, tokens?, patroni?);
         let startup = text.startup();
         let own_name = if text.name == FALLBACK { "" } else { &text.name };
         let database = text.database.clone().unwrap_or_else(|| own_name.to_owned());
@@ -315,6 +318,7 @@ impl Loader<'_> {
             user: text.user,
             password,
             password_command: Arc::new(text.password_command),
+            token_source,
             policy: text.policy,
             connect_query: text.connect_query,
             startup,
@@ -434,16 +438,24 @@ impl Loader<'_> {
     fn password(&self, config: &Config, pool: &PoolText) -> Result<Option<Arc<str>>, ConfigError> {
         let title = self.title(config, pool);
         let key = |name: &str| format!("pools.{}.{name}", pool.name);
-        match (&pool.password, &pool.password_file, &pool.password_env, &*pool.password_command.argv) {
-            (None, None, None, []) => Ok(None),
-            (None, None, None, [_, ..]) if pool.user.is_none() => {
+        let command = Some(&pool.password_command.argv).filter(|argv| !argv.is_empty());
+        let service = Some(&pool.password_source).filter(|words| !words.is_empty());
+        let given = [pool.password.is_some(), pool.password_file.is_some(), pool.password_env.is_some()];
+        if given.into_iter().chain([command.is_some(), service.is_some()]).filter(|given| *given).count() > 1 {
+            let message = format!(
+                "{title} has more than one of password, password_file, password_env, password_command and \
+                 password_source"
+            );
+            return Err(self.error(config, &format!("pools.{}", pool.name), &message, "keep one of them"));
+        }
+        match (&pool.password, &pool.password_file, &pool.password_env) {
+            (None, None, None) if command.is_some() && pool.user.is_none() => {
                 let message = format!("{title} has a password_command and no user");
                 let hint = "give the user whose password it prints";
                 Err(self.error(config, &key("password_command"), &message, hint))
             }
-            (None, None, None, _) => Ok(None),
-            (Some(password), None, None, []) => Ok(Some(password.as_str().into())),
-            (None, Some(file), None, []) => {
+            (Some(password), ..) => Ok(Some(password.as_str().into())),
+            (_, Some(file), _) => {
                 let file = self.beside(Path::new(file));
                 let text = (self.read)(&file).map_err(|e| {
                     let message = format!("the password file {} of {title} can't be read: {e}", file.display());
@@ -456,7 +468,7 @@ impl Loader<'_> {
                     self.error(config, &key("password_file"), &message, "write the password into it, on one line")
                 })
             }
-            (None, None, Some(name), []) => {
+            (.., Some(name)) => {
                 if !is_variable(name) {
                     // Not shown in the message: it may be a password.
                     let message = format!("\"password_env\" in {title} is not the name of an environment variable");
@@ -472,12 +484,32 @@ impl Loader<'_> {
                     self.error(config, &key("password_env"), &message, "let it hold the password, on one line")
                 })
             }
-            _ => {
-                let message =
-                    format!("{title} has more than one of password, password_file, password_env and password_command");
-                Err(self.error(config, &format!("pools.{}", pool.name), &message, "keep one of them"))
+            (None, None, None) => Ok(None),
+        }
+    }
+
+    fn token_source(&self, config: &Config, pool: &PoolText) -> Result<Option<Arc<TokenSource>>, ConfigError> {
+        if pool.password_source.is_empty() {
+            return Ok(None);
+        }
+        let (title, key) = (self.title(config, pool), format!("pools.{}.password_source", pool.name));
+        let Some(user) = pool.user.clone() else {
+            let message = format!("{title} has a password_source and no user");
+            return Err(self.error(config, &key, &message, "give the user whose token it is"));
+        };
+        let mut service = password_source::parse(&pool.password_source).map_err(|(what, hint)| {
+            self.error(config, &key, &format!("\"password_source\" in {title} {what}"), hint)
+        })?;
+        if let TokenService::Vault(vault) = &mut service {
+            for file in [&mut vault.ca_file, &mut vault.token_file, &mut vault.jwt_file].into_iter().flatten() {
+                *file = self.beside(file);
             }
         }
+        if service.is_by_host() && pool.hosts.iter().any(|host| matches!(Host::parse(host), Host::SocketDir(_))) {
+            let message = format!("{title} has a password_source for the name of a host, and a folder as host");
+            return Err(self.error(config, &key, &message, "give the name that RDS shows as the endpoint"));
+        }
+        Ok(Some(Arc::new(TokenSource { user, service, words: pool.password_source.clone() })))
     }
 
     fn usable(&self, password: &str) -> Result<Option<Arc<str>>, &'static str> {

@@ -17,6 +17,7 @@ use crate::accounts::Accounts;
 use crate::keepalive::Keepalive;
 use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
+use crate::password_source::{PasswordCommand, PasswordSource, TokenSource};
 use crate::patroni::Patroni;
 use crate::users::Users;
 
@@ -581,8 +582,10 @@ pub struct PoolConfig {
     pub user: Option<String>,
     /// The password of `user` on the server.
     pub password: Option<Arc<str>>,
-    /// What prints that password, where it is not in the configuration; see [`PoolConfig::password_command`].
+    /// What prints that password, where it is not in the configuration; see [`PoolConfig::password_source`].
     pub password_command: Arc<PasswordCommand>,
+    /// The service that makes it, where neither has it.
+    pub token_source: Option<Arc<TokenSource>>,
     /// The policy, resolved.
     pub policy: Policy,
     /// Runs on each new server before its first client (`connect_query`).
@@ -597,17 +600,6 @@ pub struct PoolConfig {
     pub auth_database: Option<String>,
     /// The limits, resolved.
     pub limits: Limits,
-}
-
-/// A program that prints the password for logins at a pool's servers (`password_command`).
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PasswordCommand {
-    /// The program and its arguments; none: there is no program. No shell reads them.
-    pub argv: Vec<String>,
-    /// How long it may run.
-    pub timeout: Span,
-    /// How long a password counts, from the end of its run.
-    pub lifetime: Span,
 }
 
 /// How the connections of a pool are spread over its servers (`load_balance_hosts`).
@@ -895,14 +887,18 @@ impl PoolConfig {
         self.targets.first().expect("a pool has a server")
     }
 
-    /// Whether the pool has a password of its own, or a program that prints it.
+    /// Whether the pool has a password of its own, or what makes it.
     pub fn has_password(&self) -> bool {
-        self.password.is_some() || self.password_command().is_some()
+        self.password.is_some() || self.password_source().is_some()
     }
 
-    /// The program that prints the pool's password, if there is one.
-    pub fn password_command(&self) -> Option<&Arc<PasswordCommand>> {
-        Some(&self.password_command).filter(|command| !command.argv.is_empty())
+    /// What makes the pool's password, if something does.
+    pub fn password_source(&self) -> Option<PasswordSource> {
+        match &self.token_source {
+            Some(source) => Some(PasswordSource::Token(source.clone())),
+            None if self.password_command.argv.is_empty() => None,
+            None => Some(PasswordSource::Command(self.password_command.clone())),
+        }
     }
 
     /// What a connection to the pool's servers depends on: with another value of it, it is replaced. A password is not

@@ -2,7 +2,8 @@
 //!
 //! Holds secrets, hence no `Debug`.
 
-use crate::model::{Balance, Config, Limits, PasswordCommand, Policy, PoolConfig, SessionAttrs};
+use crate::model::{Balance, Config, Limits, Policy, PoolConfig, SessionAttrs};
+use crate::password_source::PasswordCommand;
 use crate::patroni::Patroni;
 
 /// A pool as written.
@@ -20,6 +21,7 @@ pub(crate) struct PoolText {
     pub(crate) password_file: Option<String>,
     pub(crate) password_env: Option<String>,
     pub(crate) password_command: PasswordCommand,
+    pub(crate) password_source: Vec<String>,
     pub(crate) policy: Policy,
     pub(crate) connect_query: Option<String>,
     pub(crate) client_encoding: Option<String>,
@@ -48,6 +50,7 @@ impl PoolText {
             password_file: None,
             password_env: None,
             password_command: PasswordCommand::default(),
+            password_source: Vec::new(),
             policy: config.policy.clone(),
             connect_query: None,
             client_encoding: None,
@@ -78,6 +81,7 @@ impl PoolText {
             user: pool.user.clone(),
             password: pool.password.as_deref().map(str::to_owned),
             password_command: PasswordCommand::clone(&pool.password_command),
+            password_source: pool.token_source.as_ref().map(|source| source.words.clone()).unwrap_or_default(),
             policy: pool.policy.clone(),
             connect_query: pool.connect_query.clone(),
             client_encoding: startup("client_encoding"),

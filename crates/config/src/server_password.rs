@@ -1,21 +1,20 @@
 //! Where the password of a pool's logins at its servers comes from: one rule for `weir check` and the tests of pools.
 //!
-//! A worker logs in by the same order: the pool's password, what its program prints, the listed secret of its user, what clients' logins
-//! provided.
-
-use std::sync::Arc;
+//! A worker logs in by the same order: the pool's password, what its program prints or its service makes, the listed
+//! secret of its user, what clients' logins provided.
 
 use weir_auth::{Method, Secret};
 
-use crate::model::{Config, PasswordCommand, PoolConfig};
+use crate::model::{Config, PoolConfig};
+use crate::password_source::PasswordSource;
 
 /// The source of the password for a pool's logins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerPassword<'a> {
     /// The configuration has the password.
     Known(&'a str),
-    /// A program prints it.
-    Printed(&'a Arc<PasswordCommand>),
+    /// A program prints it, or a service makes it.
+    Made(PasswordSource),
     /// The configuration has the password's md5 hash, which suffices for a server that requests md5.
     Hash,
     /// Clients that log in to Weir as the user provide it: the password, the keys of a SCRAM login, or the result of an
@@ -32,8 +31,8 @@ impl Config {
         if let Some(password) = &pool.password {
             return ServerPassword::Known(password);
         }
-        if let Some(command) = pool.password_command() {
-            return ServerPassword::Printed(command);
+        if let Some(source) = pool.password_source() {
+            return ServerPassword::Made(source);
         }
         let listed = self.auth.users.get(user).filter(|secret| !secret.is_empty());
         match listed.map(|secret| (secret, Secret::parse(secret))) {

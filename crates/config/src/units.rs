@@ -22,7 +22,7 @@ pub fn span(text: &str) -> Option<Span> {
 }
 
 /// Reads a time of the calendar in UTC, `2026-07-01T12:00:00Z`, as seconds since 1970; `None` if it is none.
-pub(crate) fn moment(text: &str) -> Option<u64> {
+pub fn moment(text: &str) -> Option<u64> {
     let (date, time) = text.trim().strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-')?;
     let [hour, minute, second] = numbers(time, ':')?;

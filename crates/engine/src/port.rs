@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Adopted, Author, ChangeError, ChangeRequest, Persisted};
 use weir_base::{ClientAddr, ConnId, Host, Origin, Span, Target, WorkerId};
-use weir_config::{Config, PasswordCommand, PatroniQuestion, SslMode, Successor};
+use weir_config::{Config, PasswordSource, PatroniQuestion, SslMode, Successor};
 
 use crate::workers::messages::Message;
 
@@ -295,10 +295,13 @@ pub enum Work {
     /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of
     /// work waits for it.
     CheckPassword(Box<PasswordCheck>),
-    /// The password for a login at a server, from the program that prints it, or from an earlier run of that.
+    /// The password for a login at a server, from the program or the service that makes it, or as either made it
+    /// earlier.
     ServerPassword {
-        /// The program.
-        command: Arc<PasswordCommand>,
+        /// The program or the service.
+        source: PasswordSource,
+        /// The server.
+        target: Target,
         /// A password that a server has refused: it is not given again.
         refused: Option<Arc<str>>,
     },

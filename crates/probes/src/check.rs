@@ -77,7 +77,7 @@ fn try_login(config: &Config, pool: &PoolConfig) -> Option<Tried> {
             let user = pool.user.clone().unwrap_or_default();
             return Some((
                 user,
-                Err((Severity::Error, format!("pool {}: {}", pool.name, ProbeError::PasswordCommand(why)))),
+                Err((Severity::Error, format!("pool {}: {}", pool.name, ProbeError::NoPassword(why)))),
             ));
         }
     };
@@ -92,7 +92,7 @@ fn judged(config: &Config, pool: &PoolConfig, error: &TestError) -> (Severity, S
     let source = match config.server_password(pool) {
         ServerPassword::Clients => Some("the pool has it when this user has logged in to Weir as a client"),
         ServerPassword::Hash => Some("the pool has its md5 hash, which suffices if the server requests md5"),
-        ServerPassword::Known(_) | ServerPassword::Printed(_) | ServerPassword::None => None,
+        ServerPassword::Known(_) | ServerPassword::Made(_) | ServerPassword::None => None,
     };
     match source.filter(|_| error.lacks_password && pool.user.is_some()) {
         Some(source) => (Severity::Warning, format!("pool {name}: {text}; {source}, so this was not tried further")),

@@ -12,7 +12,7 @@ use weir_admin::{PoolTestResult, ProbeError};
 use weir_base::Host;
 use weir_config::{Config, Encryption, FailedAttempt, PoolConfig, ServerPassword, SessionAttrs};
 use weir_pgclient::{Bounds, ConnectParams, Connection, DeadlineSocket, Error, Transport};
-use weir_runtime::{ServerTls, printed_password};
+use weir_runtime::{ServerTls, made_password};
 
 use crate::permit::Permit;
 
@@ -41,7 +41,7 @@ pub(crate) enum Login {
     As(Credentials),
     /// The pool logs in as its clients, and none of their passwords is known.
     Unknown,
-    /// The program that prints the password has failed; holds why.
+    /// The program or the service that makes the password has failed; holds why.
     Failed(String),
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn test_pool(
             ask_with_timeout(timeout, config, pool, &as_whom).map_err(|error| ProbeError::Server(error.text))
         }
         Login::Unknown => Err(ProbeError::NoLoginToTest),
-        Login::Failed(why) => Err(ProbeError::PasswordCommand(why)),
+        Login::Failed(why) => Err(ProbeError::NoPassword(why)),
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn login(config: &Config, pool: &PoolConfig) -> Login {
     if let Some(user) = &pool.user {
         let password = match config.server_password(pool) {
             ServerPassword::Known(password) => Some(password.to_owned()),
-            ServerPassword::Printed(command) => match printed_password(command, None) {
+            ServerPassword::Made(source) => match made_password(&source, pool.target(), None) {
                 Ok(printed) => Some(printed.password.to_string()),
                 Err(why) => return Login::Failed(why),
             },
@@ -101,7 +101,7 @@ impl Login {
         match self {
             Login::As(as_whom) => Ok(as_whom),
             Login::Unknown => Err(ProbeError::NoLogin),
-            Login::Failed(why) => Err(ProbeError::PasswordCommand(why)),
+            Login::Failed(why) => Err(ProbeError::NoPassword(why)),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Each kind of work has threads and a bounded queue of its own, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks; programs that print
-//! passwords. What anybody can cause runs with a lower priority than all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks; programs and services
+//! that make passwords. What anybody can cause runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`MAX_UNDER_WAY`] requests under way in a
 //! queue, and the queues have room for that many of each worker: so they are never full, and further requests wait in
@@ -24,7 +24,7 @@ use weir_engine::port::{Reread, Work, WorkResult};
 
 use crate::dns::{self, Query};
 use crate::mailbox::{Mailboxes, WorkerMessage};
-use crate::passwords::{self, printed_password};
+use crate::passwords::{self, made_password};
 use crate::tls::{HandshakeStep, Side, TlsFiles};
 use crate::work::WorkKind;
 
@@ -177,8 +177,9 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A queue for passwords. Each LDAP server, each service of PAM and each program has threads of its own, as long as it
-/// has something to do: so one that hangs delays no other one. The configuration bounds their number.
+/// A queue for passwords. Each LDAP server, each service of PAM, each program and each service of tokens has threads of
+/// its own, as long as it has something to do: so one that hangs delays no other one. The configuration bounds their
+/// number.
 fn checkers(setup: ThreadSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<WorkQueue<(u64, Work)>> {
     let (requests, queue) = sync_channel(MAX_UNDER_WAY * mailboxes.workers() as usize);
     let mailboxes = mailboxes.clone();
@@ -188,7 +189,7 @@ fn checkers(setup: ThreadSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Re
             let mailboxes = mailboxes.clone();
             let key = match &work {
                 Work::CheckPassword(check) => check.by.key(),
-                Work::ServerPassword { command, .. } => command.argv.join("\0").into(),
+                Work::ServerPassword { source, target, .. } => passwords::key(source, target).into(),
                 _ => continue,
             };
             let run = move || {
@@ -241,8 +242,8 @@ fn questions(setup: ThreadSetup, mailboxes: &Mailboxes, ask: Option<AskPatroni>)
 /// Work for a queue of passwords.
 fn password_job(work: Work) -> WorkResult {
     match work {
-        Work::ServerPassword { command, refused } => {
-            WorkResult::Password(printed_password(&command, refused.as_deref()))
+        Work::ServerPassword { source, target, refused } => {
+            WorkResult::Password(made_password(&source, &target, refused.as_deref()))
         }
         Work::CheckPassword(check) => WorkResult::Checked(passwords::check(&check)),
         _ => WorkResult::Checked(Err("this is not about passwords".to_owned())),

@@ -57,7 +57,7 @@ pub use handler::{Handler, WorkerSetup};
 pub use helpers::{AskPatroni, ChangeConfig, Fit, Record, Reload};
 pub use listen::{Bound, Inherited, addresses_in_use};
 pub use log::{LogTarget, check_log_file, log_start_error};
-pub use passwords::{PAM_HELPER, PamRequest, printed_password};
+pub use passwords::{PAM_HELPER, PamRequest, made_password};
 pub use port::MakeRing;
 pub use port_owner::is_served;
 pub use serve::{Ready, ServeOptions, VERSION, serve, start_engines};

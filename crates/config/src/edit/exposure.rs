@@ -132,9 +132,11 @@ fn of_reference(key: &'static str) -> Exposure {
 
 fn password_source(edit: &Edit) -> Option<Exposure> {
     let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
-    let key = ["password_file", "password_env", "password_command"].iter().find(|key| keys.gives(key))?;
+    let key =
+        ["password_file", "password_env", "password_command", "password_source"].iter().find(|key| keys.gives(key))?;
     let message = match *key {
         "password_command" => format!("\"{key}\" would have Weir run a program"),
+        "password_source" => format!("\"{key}\" would have Weir ask for a token with the rights of this machine"),
         key => format!("\"{key}\" would have Weir read a secret that was not given here"),
     };
     Some(Exposure { key, message, hint: "give the password itself, or change the file and RELOAD" })
@@ -215,7 +217,7 @@ fn uses(way: &Way<'_>, through: &PoolConfig, known: &[Way<'_>], before: &Config)
         // Another pool's password that equals this pool's password of before.
         let equal = |pool: &&Arc<PoolConfig>| {
             pool.user.as_deref() == Some(way.user)
-                && (&pool.password, &pool.password_command) == (&through.password, &through.password_command)
+                && (&pool.password, pool.password_source()) == (&through.password, through.password_source())
                 && pool.targets.contains(way.target)
         };
         found.extend(before.pools.values().chain(&before.fallback).filter(equal).map(|pool| pool.policy.require_auth));

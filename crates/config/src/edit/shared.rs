@@ -87,6 +87,11 @@ fn of_node(table: &dyn TableLike, path: &Path<'_>) -> Option<(String, &'static s
                            write that file";
                 Some((path.join("."), why))
             }
+            None if matches!(path[..], ["pools", _, "password_source"]) => {
+                let why = "nodes ask for no token that is named in etcd; use password_file, and have a program on each \
+                           node write that file";
+                Some((path.join("."), why))
+            }
             None if !is_password(&path) && item.as_str().is_some_and(elsewhere::is_reference) => {
                 Some((path.join("."), "env: and file: are values of a node's own file; write the value"))
             }
@@ -290,6 +295,8 @@ mod tests {
         let key = Some("pools.app.password_command".to_owned());
         assert_eq!(find("[pools.app]\npassword_command = [\"sh\"]\n"), key);
         assert_eq!(find("pools = { app = { password_command = [] } }\n"), key);
+        let key = Some("pools.app.password_source".to_owned());
+        assert_eq!(find("[pools.app]\npassword_source = [\"google\"]\n"), key);
         assert_eq!(find("[pools.app]\npassword_file = \"x\"\npassword = \"env:X\"\n"), None);
         assert_eq!(find("[pools.app]\nhost = \"env:X\"\n").as_deref(), Some("pools.app.host"));
         assert_eq!(find("general = { admin_users = \"file:/etc/passwd\" }\n").as_deref(), Some("general.admin_users"));

@@ -107,6 +107,17 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         Pool,
+        "password_source",
+        Kind::Names,
+        "",
+        Field::Pool(|p| FieldMut::Names(&mut p.password_source)),
+        "The service that makes the password, in place of `password`: `[\"aws-iam\"]`, `[\"azure\"]`, `[\"google\"]` \
+         or `[\"vault\", \"path=database/static-creds/app\"]`, with options as `\"name=value\"`. Weir asks it before \
+         a login, keeps its token until shortly before that expires, and never logs it. Only in this file. See \
+         [Tokens instead of passwords](howto/tokens.md).",
+    ),
+    Setting::new(
+        Pool,
         "load_balance_hosts",
         Kind::Word(Balance::WORDS),
         "round-robin",

@@ -382,8 +382,8 @@ fn a_password_that_is_not_there() {
     );
     assert_eq!(
         pool_error("password = \"hush\"\npassword_env = \"P\""),
-        "weir.toml:3: [pools.app] has more than one of password, password_file, password_env and password_command; keep \
-         one of them"
+        "weir.toml:3: [pools.app] has more than one of password, password_file, password_env, password_command and \
+         password_source; keep one of them"
     );
     assert_eq!(
         pool_error("user = \"u\"\npassword_command = [\"\", \"app\"]"),
@@ -392,6 +392,24 @@ fn a_password_that_is_not_there() {
     assert_eq!(
         pool_error("password_command = [\"token\"]"),
         "weir.toml:5: [pools.app] has a password_command and no user; give the user whose password it prints"
+    );
+    assert_eq!(
+        pool_error("password_source = [\"google\"]"),
+        "weir.toml:5: [pools.app] has a password_source and no user; give the user whose token it is"
+    );
+    assert_eq!(
+        pool_error("user = \"u\"\npassword_source = [\"google\", \"acount=x\"]"),
+        "weir.toml:6: \"password_source\" in [pools.app] has an unknown option, \"acount\"; google has account"
+    );
+    assert_eq!(
+        pool_error("user = \"u\"\npassword_source = [\"vault\", \"path=database/creds/app\"]"),
+        "weir.toml:6: \"password_source\" in [pools.app] names a role of Vault that makes another user for each lease; a \
+         pool has one user; use a static role, \"path=database/static-creds/ROLE\""
+    );
+    assert_eq!(
+        pool_error("user = \"u\"\npassword_source = [\"google\"]\npassword_env = \"P\""),
+        "weir.toml:3: [pools.app] has more than one of password, password_file, password_env, password_command and \
+         password_source; keep one of them"
     );
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     pub(super) reported: Vec<(String, String)>,
     /// What a helper hashes for the server's login.
     hashing: Option<SaltedKey>,
-    /// The password of the server's login, where a program has printed it.
+    /// The password of the server's login, where a program or a service has made it.
     printed: Option<PrintedPassword>,
     /// The query by which the server identifies its backend.
     pub(super) identifying: Option<AuthQuery>,
@@ -101,7 +101,7 @@ impl Connection {
         self.printed = Some(password);
     }
 
-    /// The login's password, where a program has printed it; the login has ended.
+    /// The login's password, where a program or a service has made it; the login has ended.
     pub(crate) fn take_printed(&mut self) -> Option<PrintedPassword> {
         self.printed.take()
     }

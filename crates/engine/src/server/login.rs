@@ -115,18 +115,19 @@ fn begin_login<I: Io>(core: &mut Core, now: Time, server: &mut ServerSlot, print
     login_steps::begin(cx!(core, now, io), core.pools.get(server.pool), server, (own, printed));
 }
 
-/// Asks for the password, where a program prints it; returns whether it does.
+/// Asks for the password, where a program or a service makes it; returns whether one does.
 fn await_password<I: Io>(core: &mut Core, server: &mut ServerSlot, io: &mut I) -> bool {
     let slot = core.pools.get(server.pool);
-    let Some(command) = slot.config.password_command().filter(|_| slot.is_own()) else { return false };
-    let work = Work::ServerPassword { command: command.clone(), refused: slot.credentials.refused().cloned() };
+    let Some(source) = slot.config.password_source().filter(|_| slot.is_own()) else { return false };
+    let target = server.connection.target().clone();
+    let work = Work::ServerPassword { source, target, refused: slot.credentials.refused().cloned() };
     server.enter(ServerState::AwaitingPassword);
     open::expect_timeout(core, server);
     io.submit_job(core.common.begin_job(Job::ServerPassword(server.conn)), work);
     true
 }
 
-/// A program has printed the password for a login of ours, or has failed.
+/// A program or a service has made the password for a login of ours, or has failed.
 pub(crate) fn password_printed<I: Io>(
     core: &mut Core,
     now: Time,
@@ -139,7 +140,10 @@ pub(crate) fn password_printed<I: Io>(
         return close::login_lapsed(core, now, server, io);
     }
     match printed {
-        Ok(printed) => {
+        Ok(mut printed) => {
+            if let Some(why) = printed.overdue.take() {
+                lines::about_server(core, Level::Warning, &server, format_args!("{why}"), io);
+            }
             begin_login(core, now, &mut server, Some(printed.password.clone()), io);
             open::expect_timeout(core, &server);
             server.connection_mut().use_printed(printed);
@@ -147,22 +151,24 @@ pub(crate) fn password_printed<I: Io>(
         }
         Err(why) => {
             close::drop_connection(core, &server, io);
-            let error = own_error(format!("password_command failed: {why}"));
-            failed(core, now, server, FailedLogin::lasting(error, About::Login), io);
+            failed(core, now, server, FailedLogin::lasting(own_error(why), About::Login), io);
         }
     }
 }
 
-/// A server has refused a login. A password that a program had printed for an earlier login may have expired: then the
-/// program is run again.
-fn refused_login(slot: &mut PoolSlot, server: &mut ServerSlot, error: ServerError) -> FailedLogin {
-    let login = FailedLogin::answered(error);
+/// A server has refused a login. A password that a program or a service had made for an earlier login may have expired:
+/// then another one is made.
+fn refused_login(slot: &mut PoolSlot, server: &mut ServerSlot, mut error: ServerError) -> FailedLogin {
     match server.connection_mut().take_printed() {
-        Some(printed) if login.error.sqlstate.starts_with("28") => {
+        Some(printed) if error.sqlstate.starts_with("28") => {
+            if let Some(about) = printed.about {
+                error.message = format!("{} ({about})", error.message);
+            }
             slot.credentials.set_refused(Some(printed.password));
+            let login = FailedLogin::answered(error);
             if printed.is_new { login } else { login.again() }
         }
-        _ => login,
+        _ => FailedLogin::answered(error),
     }
 }
 

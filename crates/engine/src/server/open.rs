@@ -363,7 +363,7 @@ pub(crate) fn retry_pools<I: Io>(core: &mut Core, now: Time, name: Option<&str>,
 fn too_slow(server: &ServerSlot) -> FailedLogin {
     let error = |message| ServerError { sqlstate: "08001".into(), message };
     if matches!(server.state, ServerState::AwaitingPassword) {
-        let message = "password_command did not finish within server_connect_timeout";
+        let message = "password_command or password_source did not finish within server_connect_timeout";
         return FailedLogin::lasting(error(message.to_owned()), About::Login);
     }
     let target = server.connection.target();

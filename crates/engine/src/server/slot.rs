@@ -96,7 +96,7 @@ pub(crate) enum ServerState {
     SslRequest,
     /// In the TLS handshake.
     TlsHandshake,
-    /// The login begins once a program has printed the password (`password_command`).
+    /// The login begins once a program or a service has made the password (`password_command`, `password_source`).
     AwaitingPassword,
     Login(Box<ServerLogin>),
     /// Logged in, in this phase. Not boxed: a server's slot is boxed as a whole, and is nearly always in this state.

@@ -12,6 +12,7 @@ mod drain;
 mod holding;
 mod lending;
 mod links;
+mod made_passwords;
 mod moves;
 mod patroni;
 mod places;

@@ -472,7 +472,7 @@ fn a_login_without_a_password_moves_nobody() {
         let server = world.connecting().expect("a server is requested");
         world.input(Input::Connected { conn: server, local: "127.0.0.1:5000".into(), remote: None });
         let job = world.requested_help().expect("the program runs");
-        let printed = PrintedPassword { password: "secret".into(), is_new: true };
+        let printed = PrintedPassword { password: "secret".into(), is_new: true, about: None, overdue: None };
         world.input(Input::JobDone { job, result: WorkResult::Password(Ok(printed)) });
         world.bytes(server, &login(false));
         world.received(first);

@@ -1,8 +1,9 @@
-//! Passwords that a service checks, an LDAP server or PAM, and those that a program prints, for helper threads. Everything
-//! here blocks, within a limit.
+//! Passwords that a service checks, an LDAP server or PAM, and those that a program or a service makes, for helper
+//! threads. Everything here blocks, within a limit.
 
 mod ldap;
 mod ldap_conf;
+mod made;
 mod pam;
 mod printed;
 
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use weir_engine::port::{Authority, PasswordCheck};
 
+pub(crate) use made::key;
+pub use made::made_password;
 pub use pam::{PAM_HELPER, PamRequest};
-pub use printed::printed_password;
 
 /// Whether a password is right.
 ///

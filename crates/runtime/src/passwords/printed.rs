@@ -1,15 +1,13 @@
-//! Passwords for our logins at servers that a program prints (`password_command`), and how long they count.
+//! Runs of programs that print passwords for our logins at servers (`password_command`).
 //!
-//! Owns what was printed: one run of a program at a time, whose password counts for all logins until its lifetime ends,
-//! or a server refuses it. A run has limits on its time and its output. What it prints reaches no log; of what it
+//! A run has limits on its time and its output. What it prints reaches no log; of what it
 //! writes as errors, the last line does.
 
-use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +16,6 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use weir_config::PasswordCommand;
-use weir_engine::port::PrintedPassword;
 
 /// The longest password, in bytes: more than any token; PostgreSQL reads up to 64 KiB (auth.c, `PG_MAX_AUTH_TOKEN_LENGTH`).
 const MAX_OUTPUT: usize = 16 * 1024;
@@ -28,57 +25,12 @@ const MAX_ERRORS: usize = 1024;
 const MAX_LINE: usize = 200;
 /// How often a program is looked at that keeps its pipes open.
 const LOOK: Duration = Duration::from_millis(20);
-/// More programs than this are remembered only while their passwords count.
-const REMEMBERED: usize = 1000;
 
-/// What a program has printed, and when.
-type Known = Arc<Mutex<Option<(Instant, Arc<str>)>>>;
-
-/// By program: a changed one is another one.
-static KNOWN: LazyLock<Mutex<HashMap<PasswordCommand, Known>>> = LazyLock::new(Mutex::default);
-
-/// The password that a program prints; from an earlier run while that counts, and is not the `refused` one. Blocks for as
-/// long as the program may run, and while the same one runs for another login. Called by helpers, and by the control
-/// plane's tests of pools and looks at servers.
+/// The password that a program prints. Blocks for as long as the program may run.
 ///
 /// # Errors
 /// Why there is none, in a line without the program's output.
-pub fn printed_password(command: &PasswordCommand, refused: Option<&str>) -> Result<PrintedPassword, String> {
-    let known = place(command);
-    let mut known = lock(&known);
-    if let Some((at, password)) = &*known
-        && at.elapsed() < lifetime(command)
-        && refused != Some(password)
-    {
-        return Ok(PrintedPassword { password: password.clone(), is_new: false });
-    }
-    // A program that fails now is run again for the next login.
-    *known = None;
-    let password = run(command)?;
-    *known = Some((Instant::now(), password.clone()));
-    Ok(PrintedPassword { password, is_new: true })
-}
-
-fn lifetime(command: &PasswordCommand) -> Duration {
-    Duration::from_micros(command.lifetime.micros())
-}
-
-fn place(command: &PasswordCommand) -> Known {
-    let mut all = lock(&KNOWN);
-    if all.len() >= REMEMBERED && !all.contains_key(command) {
-        all.retain(|command, known| {
-            let counts = |(at, _): &(Instant, Arc<str>)| at.elapsed() < lifetime(command);
-            known.try_lock().map_or(true, |known| known.as_ref().is_some_and(counts))
-        });
-    }
-    all.entry(command.clone()).or_default().clone()
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn run(command: &PasswordCommand) -> Result<Arc<str>, String> {
+pub(super) fn run(command: &PasswordCommand) -> Result<Arc<str>, String> {
     let Some((program, arguments)) = command.argv.split_first() else { return Err("no program is named".to_owned()) };
     let spawned = Command::new(program)
         .args(arguments)
@@ -206,7 +158,7 @@ mod tests {
     }
 
     fn get(command: &PasswordCommand) -> Result<String, String> {
-        printed_password(command, None).map(|printed| printed.password.to_string())
+        run(command).map(|password| password.to_string())
     }
 
     #[test]
@@ -260,23 +212,5 @@ mod tests {
         let left = get(&shell("sleep 15 & echo $!")).unwrap();
         let pid = Pid::from_raw(left.parse().unwrap());
         nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
-    }
-
-    #[test]
-    fn a_password_counts_for_its_lifetime_unless_a_server_refuses_it() {
-        let count = std::env::temp_dir().join(format!("weir-printed-count-{}", std::process::id()));
-        let text = format!("echo x >>{0}; wc -l <{0}", count.to_str().unwrap());
-        let command = shell(&text);
-        let once = printed_password(&command, None).unwrap();
-        assert_eq!((&*once.password, once.is_new), ("1", true));
-        let again = printed_password(&command, None).unwrap();
-        assert_eq!((&*again.password, again.is_new), ("1", false));
-        assert_eq!(&*printed_password(&command, Some("1")).unwrap().password, "2");
-        // Another login had the first one, too.
-        assert_eq!(&*printed_password(&command, Some("1")).unwrap().password, "2");
-        let short = PasswordCommand { lifetime: Span::ZERO, ..command };
-        assert_eq!(get(&short).unwrap(), "3");
-        assert_eq!(get(&short).unwrap(), "4");
-        std::fs::remove_file(&count).unwrap();
     }
 }
