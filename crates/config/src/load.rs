@@ -402,6 +402,9 @@ impl Loader<'_> {
         let hint = match &host {
             Host::Name(name) if name.starts_with('@') => "abstract Unix sockets are not supported; name a folder",
             Host::Name(name) if names_port(name) => "write the port as \"port\", and the host alone as \"host\"",
+            Host::Name(name) if name.starts_with(['.', '~']) => {
+                "write the whole path of the socket's folder, from / on"
+            }
             Host::Name(name) if name.contains(':') || name.starts_with('[') => {
                 "write the address without brackets, and the port as \"port\""
             }

@@ -3,11 +3,13 @@
 //! The parser stops at the first error. So the lines that it can't read are blanked out, and the text is parsed again,
 //! with every byte at its old offset. Knows nothing of settings.
 
+mod cause;
+
 use std::ops::Range;
 
 use toml_edit::Document;
 
-use crate::wording::plain;
+pub(crate) use self::cause::Cause;
 
 /// How many errors are collected: for each, the text is parsed again.
 const MOST_ERRORS: usize = 50;
@@ -33,43 +35,6 @@ pub(crate) struct SyntaxError {
     pub(crate) cause: Cause,
 }
 
-/// The most likely cause of an error, since the parser reports only what it expected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cause {
-    /// The key or section is repeated.
-    Twice,
-    /// A quote or bracket of this line is not closed where the parser expects it.
-    Open,
-    /// The line's value begins with a quote, and its closing one is missing.
-    Unquoted,
-    /// The line's value is text without quotes.
-    Bare,
-    /// The line's value is another word for true or false.
-    Switch,
-    /// A comma or a semicolon follows the line's value.
-    Trailing,
-    /// The line has no `=`.
-    NoValue,
-    /// Another cause.
-    Other,
-}
-
-impl Cause {
-    /// What to do about it.
-    pub(crate) fn hint(self) -> Option<&'static str> {
-        match self {
-            Cause::Twice => Some("keep one of them"),
-            Cause::Open => Some("what begins in this line must be closed"),
-            Cause::Unquoted => Some("add the closing quote"),
-            Cause::Bare => Some("quote it, as in name = \"value\""),
-            Cause::Switch => Some("write true or false"),
-            Cause::Trailing => Some("remove it"),
-            Cause::NoValue => Some("write name = value"),
-            Cause::Other => None,
-        }
-    }
-}
-
 /// Parses a text.
 pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     let mut errors: Vec<SyntaxError> = Vec::new();
@@ -84,8 +49,9 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
         let (message, at) = (error.message().to_owned(), error.span().map(|span| span.start));
         let broken = at.and_then(|at| BrokenLines::find(&rest, at, &message));
         let cause = broken.as_ref().map_or(Cause::Other, |broken| broken.cause);
-        let message = at.and_then(|at| reworded(cause, &rest, at)).unwrap_or(message);
         let begin = broken.as_ref().filter(|_| cause == Cause::Open).map(|broken| broken.lines.start);
+        let line = begin.or(at).map(|at| &rest[line_at(&rest, at.min(rest.len()))]);
+        let message = line.and_then(|line| cause.message(line)).unwrap_or_else(|| format!("not valid TOML: {message}"));
         let error = SyntaxError { at: begin.or(at), message, cause };
         // An error that stays at its offset has its cause further up.
         let is_same = last.replace((at, error.message.clone())) == Some((at, error.message.clone()));
@@ -100,27 +66,6 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     }
 }
 
-/// What is wrong in a line, where the parser's own message is about what it expected. Has no value, which may be a
-/// secret.
-fn reworded(cause: Cause, text: &str, at: usize) -> Option<String> {
-    let line = text[line_at(text, at.min(text.len()))].trim();
-    let key = plain(line.split('=').next().unwrap_or_default().trim());
-    match cause {
-        Cause::Twice if line.starts_with('[') => {
-            let end = line.rfind(']').map_or(line.len(), |end| end + 1);
-            Some(format!("the section {} is there twice", plain(&line[..end])))
-        }
-        Cause::Twice => Some(format!("\"{key}\" is there twice")),
-        Cause::Unquoted => Some(format!("the text of \"{key}\" has no closing quote")),
-        Cause::Bare => Some(format!("the value of \"{key}\" has no quotes, and is no number and not true or false")),
-        Cause::Switch => Some(format!("\"{key}\" must be true or false: TOML has no other words for them")),
-        Cause::Trailing => Some(format!("a comma or semicolon follows the value of \"{key}\"")),
-        // The line's text is not shown: it may be the rest of a secret.
-        Cause::NoValue => Some("the line has no \"=\"".to_owned()),
-        Cause::Open | Cause::Other => None,
-    }
-}
-
 /// The lines that an error makes unreadable.
 struct BrokenLines {
     lines: Range<usize>,
@@ -131,7 +76,8 @@ impl BrokenLines {
     fn find(text: &str, at: usize, message: &str) -> Option<BrokenLines> {
         let own = line_at(text, at.min(text.len()));
         let line = &text[own.clone()];
-        let cause = if message == DUPLICATE { Cause::Twice } else { Cause::Other };
+        let cause =
+            if message == DUPLICATE { Cause::Twice } else { Cause::of_line(line, message, |line| !is_wrong(line)) };
         if line.trim_start().starts_with('[') && (message == DUPLICATE || is_wrong(line)) {
             // Without its first line, a section's keys would belong to the section above.
             return Some(BrokenLines { lines: own.start..next_section(text, own.end), cause });
@@ -140,14 +86,6 @@ impl BrokenLines {
             return Some(BrokenLines { lines: own.start..end_of_value(text, &own), cause });
         }
         if is_wrong(line) {
-            let cause = match line.split_once('=') {
-                Some(_) if has_trailing(line) => Cause::Trailing,
-                Some((_, value)) if is_switch(value) => Cause::Switch,
-                Some(_) if is_bare(line) => Cause::Bare,
-                Some((_, value)) if is_unclosed(value.trim()) => Cause::Unquoted,
-                None if is_word(line) => Cause::NoValue,
-                _ => cause,
-            };
             return Some(BrokenLines { lines: own, cause });
         }
         let mut above = own;
@@ -164,43 +102,6 @@ impl BrokenLines {
 /// Whether a line alone is not valid TOML.
 fn is_wrong(line: &str) -> bool {
     Document::parse(line).is_err()
-}
-
-/// Whether a line gives a key a value without quotes, list or table.
-fn is_bare(line: &str) -> bool {
-    let value = line.split_once('=').map_or("", |(_, value)| value.trim());
-    value.starts_with(|c: char| !"\"'[{#=".contains(c))
-}
-
-/// Whether a line is valid without the comma or semicolon at its end.
-fn has_trailing(line: &str) -> bool {
-    let line = line.trim_end();
-    line.strip_suffix([',', ';']).is_some_and(|line| !is_wrong(line))
-}
-
-/// Whether a value is a word that other formats have for true or false.
-fn is_switch(value: &str) -> bool {
-    let word = value.split('#').next().unwrap_or_default().trim();
-    ["yes", "no", "on", "off", "True", "False", "TRUE", "FALSE"].contains(&word)
-}
-
-/// Whether a line begins with a name.
-fn is_word(line: &str) -> bool {
-    line.trim_start().starts_with(|c: char| c.is_ascii_alphabetic())
-}
-
-/// Whether a value is text in one line without its closing quote.
-fn is_unclosed(value: &str) -> bool {
-    let Some(quote) = value.chars().next().filter(|c| ['"', '\''].contains(c)) else { return false };
-    let mut rest = value[1..].chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' if quote == '"' => drop(rest.next()),
-            c if c == quote => return false,
-            _ => {}
-        }
-    }
-    true
 }
 
 /// The line around an offset, with its line end.
@@ -297,11 +198,50 @@ mod tests {
         for line in ["port 6432", "host"] {
             assert_eq!(cause(line), Cause::NoValue, "{line}");
         }
-        for line in ["host = [x", "host =", "a = # x", "host = \"x\" y", "host = \"\"\"x"] {
-            assert_eq!(cause(line), Cause::Other, "{line}");
-        }
         for line in ["host = \"x", "host = 'x", "host = \"a\\\"", "host = \"x # y"] {
             assert_eq!(cause(line), Cause::Unquoted, "{line}");
+        }
+        for line in ["host = \"\"\"x", "host = == 1"] {
+            assert_eq!(cause(line), Cause::Other, "{line}");
+        }
+    }
+
+    /// As a newcomer makes them, each with the words that name it: none are the parser's own.
+    #[test]
+    fn mistakes_are_named_in_the_words_of_who_writes_the_file() {
+        let cases = [
+            ("password = “x”", "the value of \"password\" is in typographic quotes"),
+            (
+                "password = \"pa\\ss\"",
+                "the text of \"password\" has a backslash, which begins an escape in double quotes",
+            ),
+            (
+                "password = \"p\\u12\"",
+                "the text of \"password\" has a backslash, which begins an escape in double quotes",
+            ),
+            ("password = \"pa\"ss\"", "something follows the closing quote of \"password\""),
+            ("size = 99999999999999999999", "the number of \"size\" is too large"),
+            ("port = 06432", "the number of \"port\" begins with 0"),
+            ("host =", "\"host\" has no value"),
+            ("host = # x", "\"host\" has no value"),
+            ("pool size = 5", "the name before the \"=\" has a character that needs quotes"),
+            ("[listen", "the section's name has no closing bracket"),
+            ("[pools.my app]", "the section [pools.my app] has a name that needs quotes"),
+            ("[pools.*]", "the section [pools.*] has a name that needs quotes"),
+            ("; words", "this is no comment of TOML"),
+            ("// words", "this is no comment of TOML"),
+            ("{\"pools\": {}}", "this is JSON, and the file must be TOML"),
+            ("users = [\"a\" \"b\"]", "the list of \"users\" has a value without quotes, or lacks a comma"),
+            ("users = [a]", "the list of \"users\" has a value without quotes, or lacks a comma"),
+            ("users = [\"a\"\n[listen]", "the list of \"users\" is not closed, or lacks a comma"),
+            ("users = [\n\"a\"\n\"b\"\n]", "a comma is missing before this value"),
+            ("users = { a = 1", "the braces of \"users\" are not closed, or lack a comma"),
+            ("text = \"\"\"x\n[listen]", "the text of \"text\" is not closed"),
+        ];
+        for (text, message) in cases {
+            let Err(Broken { errors, .. }) = parse(text) else { panic!("{text} is TOML") };
+            assert_eq!(errors[0].message, message, "{text}");
+            assert!(!errors[0].cause.hint().is_empty());
         }
     }
 

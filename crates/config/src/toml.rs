@@ -19,7 +19,7 @@ use crate::pool_text::PoolText;
 use crate::suggest::nearest;
 use crate::syntax::{self, Broken};
 use crate::table::{Raw, Section, Setting};
-use crate::unknown_key::{hint_toml, wrong_section};
+use crate::unknown_key::{hint_toml, sections_of, wrong_section};
 use crate::users::Users;
 use crate::wording::{example, may_be_shown, plain, short};
 
@@ -49,7 +49,7 @@ pub(crate) fn read(file: &Path, text: &str, elsewhere: &Elsewhere<'_>, found: &m
         Err(Broken { errors, rest }) => {
             for error in errors {
                 let line = error.at.map(|offset| reader.line_at(offset));
-                let error = reader.error(line, &error.message, error.cause.hint().map(str::to_owned));
+                let error = reader.error(line, &error.message, Some(error.cause.hint().to_owned()));
                 reader.found.note_gap(error);
             }
             rest.map_or_else(Draft::empty, |rest| reader.document(rest.as_table()))
@@ -146,8 +146,7 @@ impl<'a> Reader<'a> {
             let hint = theirs.map(str::to_owned).or_else(near).unwrap_or_else(|| format!("there are {known}"));
             return Err(self.error(line, &format!("unknown section [{}{inner}]", plain(name)), Some(hint)));
         }
-        let hint =
-            wrong_section(name, None).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());
+        let hint = sections_of(name).unwrap_or_else(|| "each key belongs in a section, as in [listen]".to_owned());
         Err(self.error(line, &format!("key \"{}\" is outside of all sections", plain(name)), Some(hint)))
     }
 
@@ -368,7 +367,10 @@ impl<'a> Reader<'a> {
         key: &str,
     ) -> Result<&'static Setting, ConfigError> {
         section.find(key).ok_or_else(|| {
-            let (line, hint) = (self.key_line(table, key), hint_toml(key, section));
+            let is_dotted = table.get(key).is_some_and(Item::is_table);
+            let dotted = || format!("quote a name with a dot, as in [{}.\"a.b\"]", section.name());
+            let hint = if is_dotted { dotted() } else { hint_toml(key, section) };
+            let line = self.key_line(table, key);
             self.error(line, &format!("unknown key \"{}\" in {title}", plain(key)), Some(hint))
         })
     }

@@ -40,6 +40,21 @@ pub(crate) fn wrong_section(key: &str, here: Option<Section>) -> Option<String> 
     Some(format!("\"{key}\"{here} belongs in {}", setting.section.title()))
 }
 
+/// The sections that have a key of a TOML file which is in none.
+pub(crate) fn sections_of(key: &str) -> Option<String> {
+    let titles: Vec<String> = Section::ALL
+        .into_iter()
+        .filter(|section| section.find(key).is_some_and(|setting| setting.name == key && !setting.is_inert()))
+        .map(Section::title)
+        .collect();
+    match titles.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            Some(format!("write it below its section: \"{key}\" belongs in {} or {last}", others.join(", ")))
+        }
+        _ => wrong_section(key, None),
+    }
+}
+
 /// The hint for a mistyped key: the nearest key of another section, and where that key belongs.
 fn near_other_section(key: &str) -> Option<String> {
     let own = settings::all().filter(|setting| !setting.is_inert());
@@ -133,6 +148,11 @@ mod tests {
     fn a_key_that_is_mistyped_and_in_the_wrong_section_is_found() {
         let hint = hint_toml("max_client", Section::Listen);
         assert_eq!(hint, "did you mean \"max_clients\"? \"max_clients\" belongs in [general]");
+        assert_eq!(
+            sections_of("port").unwrap(),
+            "write it below its section: \"port\" belongs in [listen], [web], [peers.NUMBER] or [pools.NAME]"
+        );
+        assert_eq!(sections_of("max_clients").unwrap(), "\"max_clients\" belongs in [general]");
         assert_eq!(hint_toml("pool_szie", Section::Pool), "did you mean \"pool_size\"?");
         let hint = hint_toml("listen_prot", Section::Listen);
         assert_eq!(hint, "did you mean \"listen_port\"? PgBouncer's \"listen_port\" is \"port\" in [listen] here");

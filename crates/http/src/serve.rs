@@ -141,12 +141,11 @@ fn listeners(addresses: &[SocketAddr], mut inherited: Vec<TcpListener>) -> Resul
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
-    listen(address).map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => "stop the program that listens there, or change \"port\" in [web]",
-            _ => "change \"address\" or \"port\" in [web]",
-        };
-        WebError::new(format!("can't listen on {address} for HTTP: {error}; {advice}"))
+    listen(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => WebError::in_use(address),
+        _ => WebError::new(format!(
+            "can't listen on {address} for HTTP: {error}; change \"address\" or \"port\" in [web] (web_address, web_port in an ini)"
+        )),
     })
 }
 

@@ -115,6 +115,11 @@ impl ProbeResult {
 fn help(text: &str) -> Option<String> {
     let known = [
         ("Connection refused", "start PostgreSQL there, or correct host and port of the pool"),
+        ("failed to lookup address", "correct the pool's host, or the names that this machine can resolve"),
+        (
+            "No such file or directory",
+            "name the folder of the server's socket (SHOW unix_socket_directories), or an address",
+        ),
         ("timed out", "look for a firewall, or correct host and port of the pool"),
         ("password authentication failed", "correct user and password of the pool: they are Weir's own at the server"),
         ("asks for the password of user", "give the pool the password of this user at the server"),

@@ -369,7 +369,9 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListe
     for address in addresses {
         match bind_tcp(*address, plan) {
             Ok(listener) => bound.push(listener),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => skipped.push(in_use(address)),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                skipped.push(StartError::in_use(address, "[listen] port; listen_port in an ini"));
+            }
             Err(error) => skipped.push(refused(address, &error)),
         }
     }
@@ -427,14 +429,17 @@ fn bind_unix(path: &Path, plan: &Listen, users: &FileUsers) -> io::Result<Listen
     Ok(Listener::Unix(UnixListener::from_std(socket.into()), Some(file)))
 }
 
-/// One line that says who has a port already.
-fn in_use(address: &SocketAddr) -> StartError {
-    let by = port_owner::owner(address.port());
-    let stop = if by.is_some() { "it" } else { "the program that listens there" };
-    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-    StartError::new(format!(
-        "can't listen on {address}: the address is in use{by}; stop {stop}, or set another port ([listen] port; listen_port in an ini)"
-    ))
+impl StartError {
+    /// Another program listens on an address: one line, with that program where /proc shows it. `settings`: what sets the
+    /// port.
+    pub fn in_use(address: &SocketAddr, settings: &str) -> StartError {
+        let by = port_owner::owner(address.port());
+        let stop = if by.is_some() { "it" } else { "the program that listens there" };
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+        StartError::new(format!(
+            "can't listen on {address}: the address is in use{by}; stop {stop}, or set another port ({settings})"
+        ))
+    }
 }
 
 /// One line that says what could not be listened on, why, and what to do.
@@ -444,9 +449,9 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
         ErrorKind::AddrInUse => {
             "the address is in use; stop the program that listens there, or set another port".into()
         }
-        ErrorKind::AddrNotAvailable => "no interface of this machine has this address; set another one".into(),
+        ErrorKind::AddrNotAvailable => "no interface of this machine has this address; set another one ([listen] address; listen_addr in an ini)".into(),
         ErrorKind::PermissionDenied => {
-            "permission denied; set a port above 1023, or a folder that this process may write to".into()
+            "permission denied; set a port above 1023 ([listen] port; listen_port in an ini), or a folder that this process may write to (unix_socket_dir)".into()
         }
         ErrorKind::NotFound => "the folder does not exist; create it, or set another one".into(),
         ErrorKind::NotADirectory => "that is no folder; set another one".into(),

@@ -117,8 +117,11 @@ fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<S
     let key = format!("{section}.port");
     let (file, line) = config.locations.file_and_line(&key, &config.source);
     let by = by.unwrap_or_else(|| "another program".to_owned());
-    let setting =
-        if config.format == FileFormat::Ini { "listen_port".to_owned() } else { format!("port in [{section}]") };
+    let setting = match (config.format, section) {
+        (FileFormat::Ini, "web") => "web_port".to_owned(),
+        (FileFormat::Ini, _) => "listen_port".to_owned(),
+        (FileFormat::Toml, _) => format!("port in [{section}]"),
+    };
     ConfigFinding {
         severity: Severity::Warning,
         file,

@@ -200,7 +200,10 @@ fn start_web(
         accepts: running.old_process().is_none(),
         version: VERSION,
     };
-    WebServer::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
+    WebServer::start(options).map(Some).map_err(|error| match error.taken_address() {
+        Some(address) => StartError::in_use(&address, "[web] port; web_port in an ini"),
+        None => StartError::new(error.to_string()),
+    })
 }
 
 /// What the runtime knows of the control plane.

@@ -1,7 +1,9 @@
 //! Findings about pools: whether each can log in, and limits without effect.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use weir_auth::Method;
-use weir_base::{OnDirty, PoolMode, Span};
+use weir_base::{Host, OnDirty, PoolMode, Span, Target};
 
 use super::{Review, plain};
 use crate::model::{Limits, PoolConfig};
@@ -12,6 +14,10 @@ impl Review<'_> {
     pub(super) fn pool_login(&mut self, pool: &PoolConfig) {
         let key = format!("pools.{}", pool.name);
         let title = self.title(pool);
+        if let Some(target) = pool.targets.iter().find(|target| self.is_own(target)) {
+            let text = format!("{title} has Weir's own address {target} as its server: Weir would wait for itself");
+            self.warn(&key, text).help("give the host and the port of PostgreSQL");
+        }
         if let Some(name) = pool.auth_database.as_deref().filter(|name| RESERVED_DATABASES.contains(name)) {
             let text = format!("auth_dbname of {title} is {name}, the console, where nobody can be asked about users");
             self.warn(&key, text).help("name a database with servers");
@@ -35,6 +41,24 @@ impl Review<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Whether this Weir listens there itself, as far as the text tells.
+    fn is_own(&self, target: &Target) -> bool {
+        let listen = &self.config.listen;
+        let own = |address: IpAddr| {
+            let is_any =
+                |own: &IpAddr| own.is_unspecified() && own.is_ipv4() == address.is_ipv4() && address.is_loopback();
+            listen.addresses.iter().any(|own| *own == address || is_any(own))
+        };
+        target.port == listen.port
+            && match &target.host {
+                Host::Ip(address) => own(*address),
+                Host::Name(name) => {
+                    name == "localhost" && (own(Ipv4Addr::LOCALHOST.into()) || own(Ipv6Addr::LOCALHOST.into()))
+                }
+                Host::SocketDir(folder) => listen.unix_socket_dir.as_ref() == Some(folder),
+            }
     }
 
     pub(super) fn pool_limits(&mut self, pool: &PoolConfig) {
