@@ -1,8 +1,9 @@
 //! Pages that a reader pastes from run here as they are written, with a real PostgreSQL.
 //!
 //! Each block that is marked `sh` goes to one bash, in the order of the page; its exit status must be 0, or not 0 where
-//! it is marked `sh fails`. A block `text` after it is its output, in which `…` stands for any text. Only port numbers
-//! are replaced, so that tests can run at the same time. Other blocks are not run.
+//! it is marked `sh fails`; one that is marked `sh last` removes what the page made, and runs at the end. A block `text`
+//! after it is its output, in which `…` stands for any text. Only port numbers are replaced, so that tests can run at the
+//! same time. Other blocks are not run.
 //!
 //! A how-to page builds on the first configuration of the README, which runs before it.
 
@@ -49,15 +50,44 @@ fn the_pages_on_session_features_modes_tls_sizing_and_metrics_work_when_pasted()
 
 const SESSION_FEATURES: &str = "docs/howto/session-features.md";
 
-/// As a reader does it who has one machine, and who comes back.
+/// As a reader does it who has one machine and goes through the list of how-to pages, again, and begins anew.
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
-fn the_readme_the_tutorial_and_pages_on_frameworks_work_in_turn_and_again() {
-    let mut pages = vec!["docs/tutorial.md"];
-    let optional: [(&str, &[&str]); 2] =
-        [("docs/howto/node.md", &["node --version", "npm --version"]), ("docs/howto/go.md", &["go version"])];
-    pages.extend(optional.into_iter().filter(|(page, programs)| has(page, programs)).map(|(page, _)| page));
-    play_on_server(&[&["README.md"], &pages[..], &pages[..]].concat());
+fn the_readme_the_tutorial_and_every_how_to_page_work_in_turn_and_again() {
+    let listed = how_to_pages();
+    for (page, _) in PROGRAMS {
+        assert!(listed.iter().any(|listed| listed == page), "{page} is not listed, or has nothing to run");
+    }
+    let pages = std::iter::once("docs/tutorial.md").chain(listed.iter().map(String::as_str));
+    let pages: Vec<&str> = pages.filter(|page| can_play(page)).collect();
+    play_on_server(&[&["README.md"], &pages[..], &pages[..], &["README.md"], &pages[..1]].concat());
+}
+
+fn can_play(page: &str) -> bool {
+    PROGRAMS.iter().find(|(needing, _)| *needing == page).is_none_or(|(page, programs)| has(page, programs))
+}
+
+/// What how-to pages need besides `weir`, PostgreSQL's programs and Python.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("docs/howto/node.md", &["node --version", "npm --version"]),
+    ("docs/howto/go.md", &["go version"]),
+    ("docs/howto/spring.md", &["javac --version", "mvn --version"]),
+    ("docs/howto/prisma.md", &["node --version", "npm --version"]),
+    ("docs/howto/rails.md", &["ruby -e require('rails');require('active_record');require('pg')"]),
+];
+
+/// The how-to pages with something to run, in the order of their list.
+fn how_to_pages() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/howto");
+    let list = std::fs::read_to_string(format!("{folder}/README.md")).expect("the list of the pages");
+    let rows = list.lines().filter(|line| line.starts_with('|'));
+    let names = rows.filter_map(|row| row.split('|').nth(2)?.split_once("](")?.1.strip_suffix(") "));
+    let has_blocks = |name: &&str| {
+        let text =
+            std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_else(|error| panic!("{name}: {error}"));
+        text.contains("\n```sh")
+    };
+    names.filter(|name| !name.starts_with("../")).filter(has_blocks).map(|name| format!("docs/howto/{name}")).collect()
 }
 
 #[test]
@@ -72,7 +102,7 @@ fn the_pages_on_python_work_when_pasted() {
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
 fn the_page_on_node_works_when_pasted() {
-    if has("docs/howto/node.md", &["node --version", "npm --version"]) {
+    if can_play("docs/howto/node.md") {
         play_on_server(&["README.md", "docs/howto/node.md"]);
     }
 }
@@ -81,7 +111,7 @@ fn the_page_on_node_works_when_pasted() {
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
 fn the_page_on_prisma_works_when_pasted() {
-    if has("docs/howto/prisma.md", &["node --version", "npm --version"]) {
+    if can_play("docs/howto/prisma.md") {
         play_on_server(&["README.md", SESSION_FEATURES, "docs/howto/prisma.md"]);
     }
 }
@@ -89,7 +119,7 @@ fn the_page_on_prisma_works_when_pasted() {
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
 fn the_page_on_go_works_when_pasted() {
-    if has("docs/howto/go.md", &["go version"]) {
+    if can_play("docs/howto/go.md") {
         play_on_server(&["README.md", "docs/howto/go.md"]);
     }
 }
@@ -97,7 +127,7 @@ fn the_page_on_go_works_when_pasted() {
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "fetches packages; runs with the feature long")]
 fn the_page_on_spring_works_when_pasted() {
-    if has("docs/howto/spring.md", &["javac --version", "mvn --version"]) {
+    if can_play("docs/howto/spring.md") {
         play_on_server(&["README.md", SESSION_FEATURES, "docs/howto/spring.md"]);
     }
 }
@@ -105,7 +135,7 @@ fn the_page_on_spring_works_when_pasted() {
 #[test]
 #[cfg_attr(not(feature = "long"), ignore = "takes a while; runs with the feature long")]
 fn the_page_on_rails_works_when_pasted() {
-    if has("docs/howto/rails.md", &["ruby -e require('rails');require('active_record');require('pg')"]) {
+    if can_play("docs/howto/rails.md") {
         play_on_server(&["README.md", "docs/howto/rails.md"]);
     }
 }

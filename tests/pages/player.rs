@@ -21,6 +21,8 @@ struct Block {
     place: String,
     text: String,
     fails: bool,
+    /// Removes what the page made: runs after all other pages, or before the page begins again.
+    last: bool,
     /// What the block prints, if the page shows it.
     output: Option<String>,
 }
@@ -61,7 +63,7 @@ impl Scene {
     }
 
     fn run(&self, pages: &[&str]) {
-        let blocks: Vec<Block> = pages.iter().flat_map(|page| self.blocks(page)).collect();
+        let blocks = self.in_order(pages);
         assert!(!blocks.is_empty(), "{pages:?} have nothing to run");
         let outputs = self.folder.path().join("outputs");
         let script = self.folder.path().join("script");
@@ -96,6 +98,22 @@ impl Scene {
         assert!(faults.is_empty() && status.success(), "{ended}{}\n\n{logs}", faults.join("\n\n"));
     }
 
+    /// The blocks of pages as a reader pastes them who goes from page to page, and removes at the end what they made.
+    fn in_order(&self, pages: &[&str]) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut removals: Vec<(&str, Vec<Block>)> = Vec::new();
+        for page in pages {
+            if let Some(begun) = removals.iter().position(|(earlier, _)| earlier == page) {
+                blocks.extend(removals.remove(begun).1);
+            }
+            let (last, now): (Vec<Block>, Vec<Block>) = self.blocks(page).into_iter().partition(|block| block.last);
+            blocks.extend(now);
+            removals.push((page, last));
+        }
+        blocks.extend(removals.into_iter().rev().flat_map(|(_, last)| last));
+        blocks
+    }
+
     /// The blocks of a page that are to be run, with this test's ports.
     fn blocks(&self, page: &str) -> Vec<Block> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
@@ -108,9 +126,10 @@ impl Scene {
             let inside: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
             let text = self.with_ports(&(inside.join("\n") + "\n"));
             match language {
-                "sh" | "sh fails" => {
+                "sh" | "sh fails" | "sh last" => {
                     let place = format!("{page}:{}", number + 1);
-                    blocks.push(Block { place, text, fails: language != "sh", output: None });
+                    let (fails, last) = (language == "sh fails", language == "sh last");
+                    blocks.push(Block { place, text, fails, last, output: None });
                 }
                 "text" => blocks.last_mut().expect("an output follows its command").output = Some(text),
                 _ => {}
