@@ -335,6 +335,19 @@ impl Claim {
         let why = format!("{} One short run can't decide this: try --standard.", self.why.trim_end());
         Claim { verdict: Verdict::Open, why, ..self }
     }
+
+    /// As a short run can decide it that shared the machine with other programs in most of its steps: no comparison of its
+    /// figures is.
+    pub(crate) fn disturbed(self) -> Claim {
+        if self.verdict == Verdict::Open || self.nearness.is_none() {
+            return self;
+        }
+        let why = format!(
+            "{} Other programs used the machine meanwhile, which a short run can't tell apart: try again, or --standard.",
+            self.why.trim_end()
+        );
+        Claim { verdict: Verdict::Open, why, ..self }
+    }
 }
 
 #[cfg(test)]
@@ -346,6 +359,17 @@ mod tests {
         assert_eq!(Value::median(&[4.0, 1.0, 3.0, 2.0]), Some(Value::Number { value: 2.5, spread: Some((1.0, 4.0)) }));
         assert_eq!(Value::median(&[7.0]), Some(Value::number(7.0)));
         assert_eq!(Value::median(&[]), None);
+    }
+
+    #[test]
+    fn a_disturbed_run_decides_what_is_counted_and_no_comparison() {
+        let counted = Claim::decided("a", Some(false), "why.");
+        assert_eq!(counted.clone().disturbed(), counted);
+        for held in [true, false] {
+            let claim = Claim::decided("a", Some(held), "why.").by(0.5, 1.0).disturbed();
+            assert_eq!(claim.verdict, Verdict::Open);
+            assert!(claim.why.starts_with("why. Other programs used"), "{}", claim.why);
+        }
     }
 
     #[test]

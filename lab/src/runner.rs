@@ -209,7 +209,11 @@ fn evaluated(experiment: &dyn Experiment, length: Length, journal: &Journal) -> 
             Some(Outcome::Missing(_)) | None => {}
         }
     }
-    evaluation.warnings.extend(disturbance(&disturbed, experiment.steps().len()));
+    let steps = experiment.steps().len();
+    if length <= Length::Quick && disturbed.len() * 2 > steps {
+        evaluation.claims = evaluation.claims.into_iter().map(model::Claim::disturbed).collect();
+    }
+    evaluation.warnings.extend(disturbance(&disturbed, steps));
     evaluation
 }
 

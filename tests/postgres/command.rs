@@ -66,6 +66,11 @@ fn a_port_in_use_is_reported_and_nothing_starts() {
     let port = taken.local_addr().unwrap().port();
     let line = refused(&format!("[listen]\nport = {port}\n{START}"));
     assert!(line.contains(&port.to_string()) && line.contains("in use"), "{line}");
+    let ours =
+        format!("(process {}); stop it, or set another port ([web] port; web_port in an ini)", std::process::id());
+    let free = weir_pglocal::free_port().unwrap();
+    let line = refused(&format!("[listen]\nport = {free}\n[web]\naddress = \"127.0.0.1\"\nport = {port}\n{START}"));
+    assert!(line.contains(&format!("127.0.0.1:{port}: the address is in use by ")) && line.contains(&ours), "{line}");
 }
 
 #[test]

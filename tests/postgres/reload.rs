@@ -358,3 +358,23 @@ fn usr1_pauses_and_usr2_resumes() {
         assert_eq!(held.join().unwrap().unwrap().as_deref(), Some("resumed"));
     });
 }
+
+#[test]
+fn who_reloads_is_told_which_settings_need_a_restart() {
+    let site = site();
+    let toml = setup(3).toml(site.database());
+    let port = site.weir().port();
+    site.weir().rewrite(&toml.replace("port = {port}\n", "port = 7\n"), &setup(3).userlist());
+    let mut console = site.weir().console();
+    assert_eq!(console.query("RELOAD").unwrap().tag, "RELOAD");
+    let notices = console.take_notices();
+    let [notice] = &notices[..] else { panic!("{notices:?}") };
+    assert_eq!(notice.message, "a restart is needed for what has changed in the file");
+    let detail = format!("listen.port stays \"{port}\"; the file has \"7\"");
+    assert_eq!(notice.detail.as_deref(), Some(&detail[..]));
+    assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("3"), "the rest of the file is in force");
+
+    site.weir().rewrite(&toml, &setup(3).userlist());
+    assert_eq!(console.query("RELOAD").unwrap().tag, "RELOAD");
+    assert!(console.take_notices().is_empty());
+}

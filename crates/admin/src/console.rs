@@ -14,7 +14,7 @@ pub fn is_console(database: &str) -> bool {
 }
 
 /// The commands besides SHOW, as the help prints them.
-const COMMANDS: [&str; 20] = [
+pub(crate) const COMMANDS: [&str; 20] = [
     "SET key = arg",
     "RELOAD",
     "PAUSE [<db>]",

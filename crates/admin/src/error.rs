@@ -2,9 +2,12 @@
 //!
 //! Where PgBouncer has a text, ours is the same, and so is its SQLSTATE: 08P01 for nearly all, as its scripts expect.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use weir_base::prefix;
+
+use crate::near;
 
 /// The longest part of a command that an error repeats, in bytes: the size of PgBouncer's buffer for it.
 const MAX_QUOTED: usize = 960;
@@ -94,16 +97,20 @@ impl CommandError {
     }
 
     /// The error's HINT field, if it has one.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            CommandError::Invalid(_) => Some(
-                "This is the pooler's console: SHOW HELP lists its commands. For SQL, connect to a pool's database.",
-            ),
-            CommandError::AdminNeeded => Some("Log in as a user of admin_users."),
-            CommandError::TakenOver => Some("Connect again in a moment: to the process that serves then."),
-            CommandError::ExtendedProtocol => Some("Send commands by the simple protocol, as psql does."),
-            _ => None,
-        }
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
+            CommandError::Invalid(text) => match near::nearest(text) {
+                Some(meant) => return Some(format!("Did you mean {meant}? SHOW HELP lists the commands.").into()),
+                None => {
+                    "This is the pooler's console: SHOW HELP lists its commands. For SQL, connect to a pool's database."
+                }
+            },
+            CommandError::AdminNeeded => "Log in as a user of admin_users.",
+            CommandError::TakenOver => "Connect again in a moment: to the process that serves then.",
+            CommandError::ExtendedProtocol => "Send commands by the simple protocol, as psql does.",
+            _ => return None,
+        };
+        Some(hint.into())
     }
 }
 

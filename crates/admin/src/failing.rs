@@ -100,7 +100,8 @@ impl FailingQueries {
                 if self.clients == 1 { "does" } else { "do" }
             ),
             FailingOf::Servers => {
-                format!("the server ended {errors} connections of the pool in the last seconds{name}")
+                let connections = plural(errors, "connection", "connections");
+                format!("the server ended {connections} of the pool in the last seconds{name}")
             }
         }
     }

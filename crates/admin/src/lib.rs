@@ -24,6 +24,7 @@ mod health_rule;
 mod health_watch;
 mod histogram;
 mod lost;
+mod near;
 mod one_line;
 mod pins;
 mod pool_counters;

@@ -20,7 +20,7 @@ use crate::origin::ReadFile;
 use crate::origin::{ConfigWarning, FileFormat, Location};
 use crate::pool_text::PoolText;
 use crate::settings;
-use crate::suggest::nearest;
+use crate::suggest::{nearest, nearest_or_longer};
 use crate::table::{Section, Setting};
 use crate::toml::Draft;
 use crate::unknown_key::{IniPlace, hint_ini, listed_ini, near_ini};
@@ -135,7 +135,14 @@ impl<'a> Scan<'a> {
         // A section's name may have a key behind it.
         while let Some(behind) = rest.strip_prefix('[') {
             let Some((name, behind)) = behind.split_once(']') else {
-                return Err(self.error(location, "the section's ] is missing", None));
+                // What follows is read all the same, or ignored.
+                let name = behind.trim();
+                self.section = Some(UNKNOWN);
+                if SECTIONS.contains(&name) {
+                    self.begin(name, location)?;
+                }
+                let hint = "write it as in [pgbouncer]".to_owned();
+                return Err(self.error(location, "the section's ] is missing", Some(hint)));
             };
             self.begin(name, location)?;
             rest = behind.trim_start();
@@ -153,8 +160,12 @@ impl<'a> Scan<'a> {
         let Some(section) = SECTIONS.into_iter().find(|section| *section == name) else {
             // Keys of an unknown section are ignored.
             self.section = Some(UNKNOWN);
-            let near = nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
-            let hint = near.unwrap_or_else(|| "there are [pgbouncer], [databases], [users] and [peers]".to_owned());
+            let near = || nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
+            let is_toml =
+                || Section::ALL.iter().any(|section| name.split('.').next() == section.name().split('.').next());
+            let of_toml = || "that is one of a weir.toml: the name of such a file ends in .toml".to_owned();
+            let listed = || "there are [pgbouncer], [databases], [users] and [peers]".to_owned();
+            let hint = near().or_else(|| is_toml().then(of_toml)).unwrap_or_else(listed);
             return Err(self.error(location, &format!("unknown section [{}]", plain(name)), Some(hint)));
         };
         self.section = Some(section);
@@ -225,6 +236,11 @@ impl<'a> Scan<'a> {
                 ));
             }
         };
+        let again = entries.get(&key).filter(|before| before.location.file == location.file).map(|b| b.location.line);
+        if let Some((line, place)) = again.zip(place_of(section, &key)) {
+            let text = format!("\"{}\" is in line {line}, too, and the last one counts, as in PgBouncer", plain(&key));
+            self.remarks.push(ConfigWarning { key: place, text });
+        }
         let before = entries.insert(key.clone(), Entry { text: value.trim().to_owned(), location: location.clone() });
         self.overridden.extend(before.map(|entry| Overridden { section, key, entry }));
         Ok(())
@@ -232,6 +248,16 @@ impl<'a> Scan<'a> {
 
     fn error(&self, location: &Location, message: &str, hint: Option<String>) -> ConfigError {
         error_at(self.source, Some(location), message, hint)
+    }
+}
+
+/// The dotted name of a key's location.
+fn place_of(section: &str, key: &str) -> Option<String> {
+    match section {
+        "databases" => Some(format!("pools.{key}")),
+        "users" => Some(format!("users.{key}")),
+        "peers" => None,
+        _ => settings::all().find(|setting| setting.ini == Some(key)).map(Setting::key),
     }
 }
 
@@ -328,8 +354,14 @@ impl Reader<'_> {
         })?;
         config.locations.insert(setting.key(), entry.location.clone());
         if let Some(field) = setting.field_mut(config) {
+            let nearest = setting.fitted(&field, &entry.text).into_owned();
+            let is_negative = nearest != entry.text && entry.text.starts_with('-');
             let written = self.write(setting, field, (key, "[pgbouncer]"), entry, &entry.text);
             written.map_err(|error| error.about(&setting.key()))?;
+            if is_negative {
+                let text = format!("{key} = {} counts as {nearest}, the least that it may be", plain(&entry.text));
+                config.remarks.push(ConfigWarning { key: setting.key(), text });
+            }
         }
         if setting.kind == Kind::Protocols {
             config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), &entry.text));
@@ -408,8 +440,11 @@ impl Reader<'_> {
 
     fn pairs(&self, title: &str, entry: &Entry) -> Result<Vec<(String, String)>, ConfigError> {
         connstr::pairs(&entry.text).map_err(|e| {
-            let hint = "put values with spaces into single quotes".to_owned();
-            self.error(entry, &format!("{title}: {e}"), Some(hint))
+            let hint = match entry.text.contains("://") {
+                true => "a URL is not read: write host=… port=… dbname=… user=… password=…",
+                false => "put values with spaces into single quotes, and double a quote within",
+            };
+            self.error(entry, &format!("{title}: {e}"), Some(hint.to_owned()))
         })
     }
 
@@ -443,7 +478,7 @@ impl Reader<'_> {
                 found = format!(", not {}", short(text));
             }
             if let Kind::Word(words) = setting.kind {
-                hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean \"{near}\"?")).or(hint);
+                hint = nearest_or_longer(text, words).map(|near| format!("did you mean \"{near}\"?")).or(hint);
             }
             self.error(entry, &format!("\"{key}\" in {title} {expected}{found}"), hint)
         })

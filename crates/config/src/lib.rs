@@ -87,6 +87,7 @@ pub use review::{CLOSING_DESCRIPTORS, ConfigFinding, HostLimits, Severity, max_s
 pub use server_password::ServerPassword;
 pub use set::{SetError, apply_tls, is_about_tls, set};
 pub use show::{ShowRow, show};
+pub use suggest::nearest;
 pub use units::{moment, moment_text, span as read_time};
 pub use users::{UserlistError, Users, rewrite_userlist};
 pub use web_role::WebRole;

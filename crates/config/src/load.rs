@@ -381,7 +381,11 @@ impl Loader<'_> {
             ([port], count) => vec![*port; count],
             (ports, count) if ports.len() == count => ports.to_vec(),
             (ports, count) => {
-                let message = format!("{title} has {} ports for {count} hosts", ports.len());
+                let message = format!(
+                    "{title} has {} ports for {}",
+                    ports.len(),
+                    weir_base::plural(count as u64, "host", "hosts")
+                );
                 let key = format!("pools.{}.port", pool.name);
                 self.fault(config, &key, &message, "give one port for all hosts, or one for each");
                 return None;
@@ -431,7 +435,11 @@ impl Loader<'_> {
         }
         let (addresses, hosts) = (patroni.api.len(), pool.hosts.len().max(1));
         if addresses != 0 && addresses != hosts {
-            let message = format!("{title} has {addresses} addresses of Patroni for {hosts} hosts");
+            let message = format!(
+                "{title} has {} of Patroni for {}",
+                weir_base::plural(addresses as u64, "address", "addresses"),
+                weir_base::plural(hosts as u64, "host", "hosts")
+            );
             return Err(self.error(config, &key, &message, "give one for each host, in the order of the hosts"));
         }
         patroni.ca_file = patroni.ca_file.map(|file| self.beside(&file));

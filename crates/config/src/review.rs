@@ -198,21 +198,24 @@ impl Review<'_> {
         let (servers, clients, limit) = (max_servers(config), u64::from(config.max_clients), facts.descriptors);
         let others = reserved_descriptors(limit);
         let need = servers + clients + others;
+        let of_servers = plural(servers, "server", "servers");
+        let of_clients = plural(clients, "client", "clients");
         if need <= limit {
-            let text = format!("{clients} clients, {servers} servers and {others} others fit into {limit} open files");
+            let text = format!("{of_clients}, {of_servers} and {others} others fit into {limit} open files");
             self.note("general.max_clients", text);
             return;
         }
         let raise = "raise the limit (ulimit -n, in systemd LimitNOFILE)";
         if servers + others >= limit {
-            let text = format!("{servers} servers alone need more than the {limit} files that may be open");
+            let text = format!("{of_servers} alone need more than the {limit} files that may be open");
             self.fail("limits.size", text).help(format!("{raise}, or lower the pools' sizes"));
             return;
         }
         let left = limit - servers - others;
         let text = format!(
-            "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} \
-             clients will be served"
+            "{of_clients} and {of_servers} need {need} open files, and {limit} are allowed: at most {} \
+             will be served",
+            plural(left, "client", "clients")
         );
         // Without a configured number, what fits is used.
         let asked = config.locations.line("general.max_clients").is_some();

@@ -1,7 +1,7 @@
 //! Suggests the known word that a mistyped one probably means.
 
 /// The nearest of `known`, if it is near enough: at most a third of the letters differ, swaps counted once.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A word far longer than any setting's name is no typing error, and the comparison would be slow.
     if word.len() > 64 {
         return None;
@@ -18,6 +18,12 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
             .map(|distance| (distance, known))
     });
     with_distance.min_by_key(|(distance, _)| *distance).map(|(_, nearest)| nearest)
+}
+
+/// The word of a list that was probably meant: the nearest one, or one that begins with what was written.
+pub(crate) fn nearest_or_longer<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let begins = || known.iter().copied().find(|known| word.len() >= 3 && known.starts_with(word));
+    nearest(word, known.iter().copied()).or_else(begins)
 }
 
 /// The edit distance: letters to insert, delete, replace or swap with the next (optimal string alignment).

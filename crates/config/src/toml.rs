@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
 use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
-use crate::suggest::nearest;
+use crate::suggest::{nearest, nearest_or_longer};
 use crate::syntax::{self, Broken};
 use crate::table::{Raw, Section, Setting};
 use crate::unknown_key::{hint_toml, sections_of, wrong_section};
@@ -463,9 +463,7 @@ impl<'a> Reader<'a> {
         if let (Raw::One(text), true) = (raw, may_be_shown(setting.kind) && expected.starts_with("must")) {
             found = format!(", not {}", short(text));
             if let Kind::Word(words) = setting.kind {
-                let begins = || words.iter().copied().find(|word| text.len() >= 3 && word.starts_with(text.as_str()));
-                let near = nearest(text, words.iter().copied()).or_else(begins);
-                hint = near.map(|near| format!("did you mean \"{near}\"?")).or(hint);
+                hint = nearest_or_longer(text, words).map(|near| format!("did you mean \"{near}\"?")).or(hint);
             }
         }
         self.error(line, &format!("\"{}\" in {title} {expected}{found}", setting.name), hint)

@@ -267,13 +267,21 @@ impl Sign {
     fn text(self, of: &Measured, evidence: &Map<String, Value>, size: u32) -> String {
         let figure = |name: &str| evidence.get(name).and_then(Value::as_f64).map(in_words).unwrap_or_default();
         let time = |name: &str| span(evidence.get(name).and_then(Value::as_f64).unwrap_or(0.0) / 1e3);
+        let counted = |name: &str, one: &str, many: &str| {
+            let figure = figure(name);
+            format!("{figure} {}", if figure == "1" { one } else { many })
+        };
         let law = format!(
-            "{} transactions a second of {} need {} servers",
-            figure("peak_transactions_per_second"),
+            "{} a second of {} need {}",
+            counted("peak_transactions_per_second", "transaction", "transactions"),
             time("peak_transaction_ms_mean"),
-            figure("servers_needed")
+            counted("servers_needed", "server", "servers")
         );
-        let waits = format!("{} clients wait, 95 % of them under {}", figure("clients_waiting"), time("wait_ms_p95"));
+        let waits = format!(
+            "{}, 95 % of them under {}",
+            counted("clients_waiting", "client waits", "clients wait"),
+            time("wait_ms_p95")
+        );
         match self {
             Sign::WaitsAndServersBusy => format!(
                 "{waits}, and {} of {} servers are busy. At the peak {law}. Try size {size}{}, and look again: when its \
@@ -320,9 +328,9 @@ impl Sign {
                 of.size
             ),
             Sign::NobodyWaitsAndServersIdle => format!(
-                "Nobody has waited for {} days, and no more than {} of {} servers were in use. At the peak {law}. With \
+                "Nobody has waited for {}, and no more than {} of {} servers were in use. At the peak {law}. With \
                  size {size} there is room for a quarter more, and the database has connections to spare for others.",
-                figure("days"),
+                counted("days", "day", "days"),
                 figure("servers_active_most"),
                 of.size
             ),

@@ -56,8 +56,9 @@ pub fn probe(config: &Config) -> ProbeResult {
     for (target, (pool, wanted, room)) in rooms {
         if wanted > room {
             let text = format!(
-                "the pools may open {wanted} connections to {target}, which takes {room} (max_connections less those \
-                 kept for the superuser): lower the pools' sizes or raise max_connections"
+                "the pools may open {} to {target}, which takes {room} (max_connections less those \
+                 kept for the superuser): lower the pools' sizes or raise max_connections",
+                weir_base::plural(wanted, "connection", "connections")
             );
             report.find(config, pool, Severity::Warning, text);
         }

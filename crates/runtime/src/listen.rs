@@ -392,6 +392,14 @@ pub fn addresses_in_use(addresses: &[SocketAddr], reuse_port: bool, file: &Path)
     taken.into_iter().map(|address| (address, port_owner::owner(address.port()))).collect()
 }
 
+/// The addresses that no interface of this machine has, so that a start would fail.
+pub fn addresses_of_no_interface(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_missing = |address: &&SocketAddr| {
+        bound_socket(**address, false).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+    };
+    addresses.iter().filter(is_missing).copied().collect()
+}
+
 /// A socket with this address, which does not listen yet.
 fn bound_socket(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
     let socket = stream_socket(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET })?;

@@ -89,7 +89,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
         report.findings.push(about_tls(config, TlsFinding::Error(error.to_string())));
     }
     report.findings.extend(missing_folders(config));
-    report.findings.extend(ports_in_use(config, file));
+    report.findings.extend(unusable_addresses(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
     report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
     report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
@@ -101,13 +101,16 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     report
 }
 
-/// Another program listens where this configuration would, so that the start would fail.
-fn ports_in_use(config: &Config, file: &Path) -> Vec<ConfigFinding> {
+/// Another program listens where this configuration would, or no interface has its address, so that the start would
+/// fail.
+fn unusable_addresses(config: &Config, file: &Path) -> Vec<ConfigFinding> {
     let (listen, web) = (&config.listen, &config.web);
     let of = |section: &'static str, addresses: &[IpAddr], port: u16, reuse_port: bool| {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| (*address, port).into()).collect();
         let taken = weir_runtime::addresses_in_use(&addresses, reuse_port, file);
-        taken.into_iter().map(move |(address, by)| port_in_use(config, section, address, by))
+        let missing = weir_runtime::addresses_of_no_interface(&addresses);
+        let missing = missing.into_iter().map(move |address| no_interface(config, section, address));
+        taken.into_iter().map(move |(address, by)| port_in_use(config, section, address, by)).chain(missing)
     };
     let of_clients = of("listen", &listen.addresses, listen.port, listen.reuse_port);
     of_clients.chain(of("web", &web.addresses, web.port, false)).collect()
@@ -129,6 +132,24 @@ fn port_in_use(config: &Config, section: &str, address: SocketAddr, by: Option<S
         key: Some(key),
         text: format!("{by} listens on {address} now"),
         help: Some(format!("stop it, or set another {setting}")),
+    }
+}
+
+fn no_interface(config: &Config, section: &str, address: SocketAddr) -> ConfigFinding {
+    let key = format!("{section}.address");
+    let (file, line) = config.locations.file_and_line(&key, &config.source);
+    let setting = match (config.format, section) {
+        (FileFormat::Ini, "web") => "web_address".to_owned(),
+        (FileFormat::Ini, _) => "listen_addr".to_owned(),
+        (FileFormat::Toml, _) => format!("address in [{section}]"),
+    };
+    ConfigFinding {
+        severity: Severity::Warning,
+        file,
+        line,
+        key: Some(key),
+        text: format!("no interface of this machine has the address {}", address.ip()),
+        help: Some(format!("set one of its own as {setting}, or *")),
     }
 }
 

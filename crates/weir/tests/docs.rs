@@ -80,6 +80,23 @@ fn every_refusal_stands_on_its_page_with_its_text_and_its_sqlstate() {
     }
 }
 
+/// The oldest Rust is `rust-version` in Cargo.toml: clippy refuses newer functions of the library, and cargo chooses
+/// dependencies that need no newer one.
+#[test]
+fn the_readme_names_the_oldest_rust_that_cargo_takes_and_the_toolchain_of_releases_is_no_older() {
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("there is no {key}"));
+        line.trim_matches([' ', '=', '"']).to_owned()
+    };
+    let oldest = value(&read("Cargo.toml"), "rust-version");
+    assert!(read("README.md").contains(&format!("Rust {oldest} or newer")), "the README does not name Rust {oldest}");
+    let numbers = |version: &str| version.split('.').map(|part| part.parse().expect("a number")).collect::<Vec<u32>>();
+    let releases = value(&read("rust-toolchain.toml"), "channel");
+    assert!(numbers(&releases) >= numbers(&oldest), "{releases} is older than {oldest}");
+    assert!(read(".gitlab-ci.yml").contains(&format!("rust:{}-", releases.trim_end_matches(".0"))));
+    assert!(read("Cargo.toml").contains("resolver = \"3\""), "cargo chooses dependencies by rust-version");
+}
+
 #[test]
 fn every_limit_on_statements_stands_on_the_page_of_errors() {
     let page = read("docs/errors.md");

@@ -24,6 +24,14 @@ impl Review<'_> {
             let socket = folder.join(format!(".s.PGSQL.{}", listen.port));
             self.note("listen.unix_socket_dir", format!("listens on {}", socket.display()));
         }
+        let web = &self.config.web;
+        if let Some(address) = web.addresses.first().filter(|_| web.accounts.is_empty()) {
+            let at = std::net::SocketAddr::new(*address, web.port);
+            let text = format!(
+                "API and panel on http://{at}: every user of this machine may change pools, until one is in [web.users]"
+            );
+            self.note("web.address", text);
+        }
         let networks: Vec<_> = listen.proxy_from.iter().map(ToString::to_string).collect();
         if !networks.is_empty() {
             let text = format!("expects PROXY headers from {}", networks.join(", "));

@@ -44,6 +44,11 @@ fn what_was_understood_is_said() {
         ]
     );
     assert_eq!(complaints(&text), [""; 0]);
+    let open = "API and panel on http://127.0.0.1:8432: every user of this machine may change pools, until one is in [web.users]";
+    let web = |more: &str| notes(&format!("{text}\n[web]\naddress = \"127.0.0.1\"\n{more}"), FACTS);
+    assert!(web("").contains(&open.to_owned()));
+    let hash = "viewer sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    assert!(!web(&format!("[web.tokens]\nann = \"{hash}\"")).contains(&open.to_owned()));
 }
 
 #[test]
@@ -139,6 +144,24 @@ fn open_doors_are_found() {
     );
     assert_eq!(with("trust", "127.0.0.1"), [""; 0]);
     assert_eq!(with("md5", "*"), [""; 0]);
+}
+
+#[test]
+fn a_pool_whose_server_is_weir_itself_is_found() {
+    let with = |listen: &str, host: &str| {
+        complaints(&format!("{LOGIN}[pools.app]\nhost = \"{host}\"\nport = 6432\nuser = \"app\"\n[listen]\n{listen}"))
+    };
+    let found = |shown: &str| {
+        format!(
+            "3: warning: [pools.app] has Weir's own address {shown}:6432 as its server: Weir would wait for itself; give the \
+             host and the port of PostgreSQL"
+        )
+    };
+    assert_eq!(with("", "127.0.0.1"), [found("127.0.0.1")]);
+    assert_eq!(with("", "localhost"), [found("localhost")]);
+    assert_eq!(with("address = \"*\"", "127.0.0.1"), [found("127.0.0.1")]);
+    assert_eq!(with("", "10.0.0.7"), [""; 0]);
+    assert_eq!(with("port = 7000", "127.0.0.1"), [""; 0]);
 }
 
 #[test]

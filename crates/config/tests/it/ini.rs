@@ -226,6 +226,22 @@ fn zeroes_mean_what_they_mean_there() {
 fn the_last_of_equal_keys_counts() {
     let config = read("[databases]\na = host=one port=1\na = host=two\n[pgbouncer]\nlisten_port = 1\nlisten_port = 2");
     assert_eq!((config.listen.port, config.pools["a"].target()), (2, &target("two", 5432)));
+    let remarks: Vec<_> = config.remarks.iter().map(|remark| (&remark.key[..], &remark.text[..])).collect();
+    assert_eq!(
+        remarks,
+        [
+            ("pools.a", "\"a\" is in line 2, too, and the last one counts, as in PgBouncer"),
+            ("listen.port", "\"listen_port\" is in line 5, too, and the last one counts, as in PgBouncer"),
+        ]
+    );
+}
+
+#[test]
+fn a_negative_number_counts_as_the_least_and_is_warned_of() {
+    let config = with("max_client_conn = -1\ndefault_pool_size = 5");
+    assert_eq!(config.max_clients, 1);
+    let remarks: Vec<_> = config.remarks.iter().map(|remark| (&remark.key[..], &remark.text[..])).collect();
+    assert_eq!(remarks, [("general.max_clients", "max_client_conn = -1 counts as 1, the least that it may be")]);
 }
 
 #[test]

@@ -25,7 +25,13 @@ fn what_is_no_ini() {
         error("listen_port = 1"),
         "1: \"listen_port\" is outside of all sections; settings belong in [pgbouncer], databases in [databases]"
     );
-    assert_eq!(error("[pgbouncer"), "1: the section's ] is missing");
+    assert_eq!(error("[pgbouncer"), "1: the section's ] is missing; write it as in [pgbouncer]");
+    // What follows is read all the same.
+    assert_eq!(error("[pgbouncer\nlisten_prot = 1"), "1: the section's ] is missing; write it as in [pgbouncer]");
+    assert_eq!(
+        error("[listen]\nport = 6432"),
+        "1: unknown section [listen]; that is one of a weir.toml: the name of such a file ends in .toml"
+    );
     assert_eq!(error("[database]"), "1: unknown section [database]; did you mean [databases]?");
     assert_eq!(
         main_error("listen_port"),
@@ -85,6 +91,11 @@ fn bad_values() {
          mean \"transaction\"?"
     );
     assert_eq!(
+        main_error("auth_type = scram"),
+        "2: \"auth_type\" in [pgbouncer] must be one of trust, plain, md5, scram-sha-256, cert, hba, any, ldap, pam, not \
+         \"scram\"; did you mean \"scram-sha-256\"?"
+    );
+    assert_eq!(
         main_error("auth_type = ldap\nauth_ldap_options = ldapserver=h"),
         "3: ldap needs ldapbasedn, ldapprefix or ldapsuffix: add one"
     );
@@ -109,12 +120,17 @@ fn connection_strings_that_can_not_be_read() {
     assert_eq!(
         database_error("password='hush"),
         "3: database a: syntax error in connection string: password has no value, or its quote is not closed; put \
-         values with spaces into single quotes"
+         values with spaces into single quotes, and double a quote within"
     );
     assert_eq!(
         database_error("password=x hush"),
         "3: database a: syntax error in connection string after password: key=value expected; put values with spaces \
-         into single quotes"
+         into single quotes, and double a quote within"
+    );
+    assert_eq!(
+        database_error("postgresql://a:hush@h/a"),
+        "3: database a: syntax error in connection string: key=value expected; a URL is not read: write host=… port=… \
+         dbname=… user=… password=…"
     );
     assert_eq!(
         database_error("host=a:1"),

@@ -157,6 +157,9 @@ impl Admin {
         io: &mut I,
     ) -> u64 {
         let Successor { config, restart } = read;
+        if let (Caller::Console(conn), false) = (caller, restart.is_empty()) {
+            io.send(conn, &console::needs_restart(&restart));
+        }
         for change in restart {
             let (key, old, new) = (change.key, change.old, change.new);
             log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use weir_admin::{Command, CommandError, ConsoleRole};
+use weir_config::Change;
 use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back};
 use weir_session::Refusal;
@@ -180,6 +181,15 @@ pub(crate) fn set_is_local() -> Vec<u8> {
     notice("SET changes this node only", Some(until))
 }
 
+/// What precedes the answer to RELOAD where settings keep their values until a restart.
+pub(crate) fn needs_restart(changes: &[Change]) -> Vec<u8> {
+    let each = changes
+        .iter()
+        .map(|change| format!("{} stays \"{}\"; the file has \"{}\"", change.key, change.old, change.new));
+    let detail = each.collect::<Vec<_>>().join("\n");
+    notice("a restart is needed for what has changed in the file", Some(&detail))
+}
+
 /// A notice before the answer to a command.
 pub(crate) fn notice(message: &str, detail: Option<&str>) -> Vec<u8> {
     let mut buffer = Vec::new();
@@ -196,5 +206,6 @@ fn with_notice(message: &str, detail: Option<&str>, tag: &str) -> Vec<u8> {
 fn put_error(buffer: &mut Vec<u8>, error: &CommandError) {
     let message = error.to_string();
     let (sqlstate, detail, hint) = (error.sqlstate(), error.detail(), error.hint());
+    let hint = hint.as_deref();
     put_back::error(buffer, &ErrorFields { severity: "ERROR", sqlstate, message: &message, detail, hint });
 }

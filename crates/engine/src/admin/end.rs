@@ -1,6 +1,6 @@
 //! Shutdowns that wait, from the signal to the exit.
 
-use weir_base::{ConnId, Span, Time, WorkerId};
+use weir_base::{ConnId, Span, Time, WorkerId, plural};
 use weir_session::Refusal;
 
 use crate::admin::Admin;
@@ -88,7 +88,8 @@ impl Admin {
     /// Worker 0: the log is told how far a drain is, from time to time.
     pub(crate) fn report_drain<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.shutdown.report_is_due(now) {
-            log(Level::Info, format_args!("draining: {} clients are left", clients_left(core)), io);
+            let left = plural(clients_left(core).into(), "client is", "clients are");
+            log(Level::Info, format_args!("draining: {left} left"), io);
         }
     }
 
@@ -122,8 +123,8 @@ pub(crate) fn begin_drain<I: Io>(core: &mut Core, now: Time, drain: Drain, io: &
         Drain::Clients => "waiting for clients to leave".to_owned(),
         Drain::Servers => "waiting for servers to finish".to_owned(),
         Drain::Transactions => format!(
-            "draining: {} clients are closed between their transactions, over {} ms",
-            clients_left(core),
+            "draining: {} closed between their transactions, over {} ms",
+            plural(clients_left(core).into(), "client is", "clients are"),
             core.common.config().drain_time.micros() / 1000
         ),
     };

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use weir_admin::{PoolRecord, Report, ServerCapacity};
-use weir_base::Target;
+use weir_base::{Target, plural};
 use weir_config::{Config, PoolConfig};
 use weir_http::ApiError;
 use weir_monitor::{Answered, Capacities, Question, Workers};
@@ -237,17 +237,20 @@ impl Capacity {
                  (SQLSTATE 53300). Close connections of others, make pools smaller, or raise max_connections."
             ));
         }
+        let connections = |number: u64| plural(number, "connection", "connections");
         match most {
             None => Some(format!(
                 "A pool has no limit, so only the server's {takes} connections bound it: give each pool a size."
             )),
             Some(most) if most > takes => Some(format!(
-                "The pools may open {most} connections, and the server takes {takes}: under load logins will fail \
-                 (SQLSTATE 53300). Make pools smaller, or raise max_connections."
+                "The pools may open {}, and the server takes {takes}: under load logins will fail \
+                 (SQLSTATE 53300). Make pools smaller, or raise max_connections.",
+                connections(most)
             )),
             Some(most) if most + others > takes => Some(format!(
-                "The pools may open {most} connections, and others have {others}, but the server takes {takes}: under \
-                 load logins will fail (SQLSTATE 53300). Make pools smaller, or see what the others are."
+                "The pools may open {}, and others have {others}, but the server takes {takes}: under \
+                 load logins will fail (SQLSTATE 53300). Make pools smaller, or see what the others are.",
+                connections(most)
             )),
             Some(_) => None,
         }
