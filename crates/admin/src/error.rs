@@ -105,6 +105,9 @@ impl CommandError {
                     "This is the pooler's console: SHOW HELP lists its commands. For SQL, connect to a pool's database."
                 }
             },
+            CommandError::NoSuchDatabase(name) if name != ALL_DATABASES => "SHOW DATABASES lists them.",
+            CommandError::InvalidClient | CommandError::ClientNotFound => "Give the ptr of a row of SHOW CLIENTS.",
+            CommandError::BadArguments | CommandError::DatabaseRequired => "SHOW HELP has the form of each command.",
             CommandError::AdminNeeded => "Log in as a user of admin_users.",
             CommandError::TakenOver => "Connect again in a moment: to the process that serves then.",
             CommandError::ExtendedProtocol => "Send commands by the simple protocol, as psql does.",
@@ -165,5 +168,18 @@ mod tests {
         let error = CommandError::ReloadFailed("weir.toml:3: unknown key".into());
         assert_eq!(error.to_string(), "RELOAD failed, see logs for additional details");
         assert_eq!((error.sqlstate(), error.detail()), ("F0000", Some("weir.toml:3: unknown key")));
+    }
+
+    #[test]
+    fn an_argument_that_means_nothing_is_told_where_to_look() {
+        for (text, hint) in [
+            ("KILL_CLIENT x", "Give the ptr of a row of SHOW CLIENTS."),
+            ("DISABLE", "SHOW HELP has the form of each command."),
+            ("SHOW POOL", "Did you mean SHOW POOLS? SHOW HELP lists the commands."),
+        ] {
+            let error = crate::command::parse(text).unwrap_err();
+            assert_eq!(error.hint().as_deref(), Some(hint), "{text}");
+        }
+        assert_eq!(CommandError::NoSuchDatabase("x".into()).hint().as_deref(), Some("SHOW DATABASES lists them."));
     }
 }

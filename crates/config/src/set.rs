@@ -146,8 +146,9 @@ pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
 
 /// The setting `key`, which has a global value.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
-    let is_one_for_all =
-        |s: &&Setting| !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Apart) && s.kind != Kind::Users;
+    let is_one_for_all = |s: &&Setting| {
+        !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Apart) && s.kind != Kind::Users
+    };
     let named = settings::all().filter(is_one_for_all).find(|s| s.shown_name() == key || s.key() == key);
     named.ok_or_else(|| {
         let known = settings::all().filter(is_one_for_all).map(Setting::shown_name);

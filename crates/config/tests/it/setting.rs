@@ -64,6 +64,8 @@ fn what_can_not_be_set_is_refused_with_the_reason() {
     assert!(error("client_tls_sslmode", "always").starts_with("SET failed: client_tls_sslmode must be one of"));
     assert!(error("pin_refuse", "listen, temp").contains("must list words of settings, listen, "));
     assert!(error("password", "x").starts_with("SET failed: unknown parameter"));
+    // Of peers, of pools and of two listeners: none is the one for all.
+    assert!(error("port", "7").starts_with("SET failed: unknown parameter"));
 }
 
 #[test]
