@@ -106,7 +106,7 @@ impl CommandError {
                 }
             },
             CommandError::NoSuchDatabase(name) if name != ALL_DATABASES => "SHOW DATABASES lists them.",
-            CommandError::InvalidClient | CommandError::ClientNotFound => "Give the ptr of a row of SHOW CLIENTS.",
+            CommandError::InvalidClient | CommandError::ClientNotFound => "Give the id of a row of SHOW CLIENTS.",
             CommandError::BadArguments | CommandError::DatabaseRequired => "SHOW HELP has the form of each command.",
             CommandError::AdminNeeded => "Log in as a user of admin_users.",
             CommandError::TakenOver => "Connect again in a moment: to the process that serves then.",
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn an_argument_that_means_nothing_is_told_where_to_look() {
         for (text, hint) in [
-            ("KILL_CLIENT x", "Give the ptr of a row of SHOW CLIENTS."),
+            ("KILL_CLIENT x", "Give the id of a row of SHOW CLIENTS."),
             ("DISABLE", "SHOW HELP has the form of each command."),
             ("SHOW POOL", "Did you mean SHOW POOLS? SHOW HELP lists the commands."),
         ] {
