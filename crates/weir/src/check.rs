@@ -213,5 +213,19 @@ fn about_tls(config: &Config, found: TlsFinding) -> ConfigFinding {
         TlsFinding::Error(text) => (Severity::Error, text),
         TlsFinding::Warning(text) => (Severity::Warning, text),
     };
-    ConfigFinding::of_file(severity, &config.source, text)
+    let Some(key) = key_of_tls(&text) else { return ConfigFinding::of_file(severity, &config.source, text) };
+    let (file, line) = config.locations.file_and_line(&key, &config.source);
+    ConfigFinding { severity, file, line, key: Some(key), text, help: None }
+}
+
+/// The setting that a finding about TLS begins with, or the mode of the side that it names.
+fn key_of_tls(text: &str) -> Option<String> {
+    const SIDES: [&str; 2] = ["client", "server"];
+    let files = SIDES.into_iter().flat_map(|side| ["cert_file", "key_file", "ca_file"].map(|name| (side, name)));
+    let begins = |(side, name): &(&str, &str)| {
+        [format!("{name} in [tls.{side}]"), format!("{side}_tls_{name}")].iter().any(|shown| text.starts_with(shown))
+    };
+    let is_named = |side: &&str| text.contains(&format!("[tls.{side}]"));
+    let file = files.into_iter().find(begins).map(|(side, name)| format!("tls.{side}.{name}"));
+    file.or_else(|| SIDES.into_iter().find(is_named).map(|side| format!("tls.{side}.mode")))
 }
