@@ -66,11 +66,25 @@ fn a_port_in_use_is_reported_and_nothing_starts() {
     let port = taken.local_addr().unwrap().port();
     let line = refused(&format!("[listen]\nport = {port}\n{START}"));
     assert!(line.contains(&port.to_string()) && line.contains("in use"), "{line}");
-    let ours =
-        format!("(process {}); stop it, or set another port ([web] port; web_port in an ini)", std::process::id());
+}
+
+#[test]
+fn a_port_of_the_api_in_use_ends_the_start_and_names_the_setting_and_the_program() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
     let free = weir_pglocal::free_port().unwrap();
-    let line = refused(&format!("[listen]\nport = {free}\n[web]\naddress = \"127.0.0.1\"\nport = {port}\n{START}"));
-    assert!(line.contains(&format!("127.0.0.1:{port}: the address is in use by ")) && line.contains(&ours), "{line}");
+    let folder = TempFolder::new().unwrap();
+    let file = folder.path().join("weir.toml");
+    let web = format!("[listen]\nport = {free}\n[web]\naddress = \"127.0.0.1\"\nport = {port}\n{START}");
+    fs::write(&file, web).unwrap();
+    let output = run(&["serve", file.to_str().unwrap()]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let last = stderr.lines().last().unwrap_or_default();
+    let begin = format!("FATAL can't listen on 127.0.0.1:{port}: the address is in use by ");
+    let end =
+        format!("(process {}); stop it, or set another port ([web] port; web_port in an ini)", std::process::id());
+    assert!(last.contains(&begin) && last.ends_with(&end), "{stderr}");
 }
 
 #[test]
