@@ -243,6 +243,12 @@ mod tests {
             assert_eq!(errors[0].message, message, "{text}");
             assert!(!errors[0].cause.hint().is_empty());
         }
+        for text in
+            ["users = [\n\"hush\"\n[listen]\nport = 1", "password = \"\"\"\nhush\n[listen]\nport = 1", "x = [\nhush\n]"]
+        {
+            let Err(Broken { errors, .. }) = parse(text) else { panic!("{text} is TOML") };
+            assert!(errors.iter().all(|error| !error.message.contains("hush")), "{text}: {errors:?}");
+        }
     }
 
     #[test]

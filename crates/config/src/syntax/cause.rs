@@ -88,6 +88,8 @@ impl Cause {
         Some(match self {
             Cause::Twice if line.starts_with('[') => format!("the section {} is there twice", plain(section())),
             Cause::Twice => format!("\"{key}\" is there twice"),
+            // A line within a list or a text, which may be a secret.
+            Cause::Open if !line.contains('=') => return None,
             Cause::Open if value.starts_with('[') => format!("the list of \"{key}\" is not closed, or lacks a comma"),
             Cause::Open if value.starts_with('{') => format!("the braces of \"{key}\" are not closed, or lack a comma"),
             Cause::Open => format!("the text of \"{key}\" is not closed"),
