@@ -31,6 +31,7 @@ mod journal;
 mod lock;
 mod log_line;
 mod metrics;
+mod named;
 mod pinned;
 mod pool_health;
 mod reference;

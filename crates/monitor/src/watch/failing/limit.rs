@@ -8,8 +8,8 @@ use weir_config::{Config, FileFormat};
 
 use super::growth::{Counts, Growth};
 use super::login::who;
-use super::named::named;
 use crate::faults::FaultView;
+use crate::named::named;
 
 /// For this long after the last refusal it lasts, in seconds.
 const LASTS: f64 = 10.0;

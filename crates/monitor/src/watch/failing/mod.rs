@@ -4,7 +4,6 @@ mod cluster;
 mod growth;
 mod limit;
 mod login;
-mod named;
 mod read_only;
 mod reload;
 mod unread;

@@ -3,8 +3,8 @@
 use weir_admin::{Report, identifier};
 use weir_base::plural;
 
-use super::named::named;
 use crate::faults::FaultView;
+use crate::named::named;
 
 /// Since when there are such clients, in seconds since 1970.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use weir_admin::{NamedClients, identifier, quoted};
 
 /// An application and its user.
-pub(super) fn named(of: &NamedClients) -> String {
+pub(crate) fn named(of: &NamedClients) -> String {
     match of.application_name.as_str() {
         "" => format!("a client of {}", identifier(&of.user)),
         name => format!("{} of {}", quoted(name), identifier(&of.user)),
