@@ -107,6 +107,13 @@ impl FailingQueries {
     }
 }
 
+/// Whether applications may make an error on purpose, as by an INSERT that finds its row: a constraint (class 23), one that a
+/// function raises (P0001), or what follows in the transaction (25P02). However many these are, they say nothing of a fault.
+#[must_use]
+pub fn is_on_purpose(code: &SqlState) -> bool {
+    code.starts_with(b"23") || code == b"P0001" || code == b"25P02"
+}
+
 /// Whether an error says that the server can't do its work, so that a few are a problem: classes 08, 53, 57, 58 and XX,
 /// but for queries and sessions that were ended on purpose, and a server that is read-only where a client writes
 /// (PostgreSQL documentation, Appendix A).

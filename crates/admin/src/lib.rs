@@ -59,7 +59,7 @@ pub use control::{
     BusyWorker, Control, ControlReply, ControlRequest, Cursor, Deliver, NodePeers, Response, SharedLimit, SharedLimits,
 };
 pub use error::{ALL_DATABASES, CommandError};
-pub use failing::{FailingOf, FailingQueries, is_grave, is_grave_class};
+pub use failing::{FailingOf, FailingQueries, is_grave, is_grave_class, is_on_purpose};
 pub use fault::{FAULT_KINDS, Fault};
 pub use finding::{Finding, LockWait};
 pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UNREAD, UnresponsiveHost, is_rejection};

@@ -4,7 +4,7 @@
 //! or with none that succeeds, and only while that is so: an error costs a look through the list, and a transaction nothing
 //! otherwise. A client that stays in a failed transaction ends none, so its queries are counted there.
 
-use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave};
+use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave, is_on_purpose};
 use weir_base::{ConnId, Span, Time, prefix};
 
 use crate::pools::error_codes::{ErrorCodes, IN_FAILED_TRANSACTION};
@@ -39,6 +39,9 @@ const LATELY: Span = Span::from_secs(60);
 /// The share of transactions with an error of a server in trouble, as one of so many; and the share with none of any kind.
 const GRAVE_SHARE: u64 = 10;
 const UNHARMED_SHARE: u64 = 20;
+/// From so many errors that no application makes on purpose on, this share of all, as a part of so many, is enough.
+const LEAST_FAULTS: u32 = 20;
+const NEARLY_ALL: (u64, u64) = (4, 5);
 
 /// See the head of the file.
 #[derive(Default)]
@@ -79,6 +82,7 @@ struct Window {
     /// Errors; of counted transactions those that failed.
     errors: u32,
     grave: u32,
+    on_purpose: u32,
     unharmed: u32,
     /// Queries in transactions that had failed.
     aborted: u32,
@@ -217,6 +221,7 @@ impl Application {
         if is_first {
             self.now.errors += 1;
             self.now.grave += u32::from(is_grave(&error.code));
+            self.now.on_purpose += u32::from(is_on_purpose(&error.code));
             self.failed(error.code, now);
         }
         if is_aborted {
@@ -284,7 +289,9 @@ impl Application {
         let all = u64::from(errors) + u64::from(unharmed);
         let in_trouble = grave >= LEAST_GRAVE && u64::from(grave) * GRAVE_SHARE >= all;
         let wholly = errors >= LEAST_FAILED && u64::from(unharmed) * UNHARMED_SHARE <= all;
-        if settled && (in_trouble || wholly) {
+        let faults = errors - self.now.on_purpose - self.before.on_purpose;
+        let nearly = faults >= LEAST_FAULTS && u64::from(faults) * NEARLY_ALL.1 >= all * NEARLY_ALL.0;
+        if settled && (in_trouble || wholly || nearly) {
             self.failing_until = Some(now + HOLD);
         }
         let aborted = self.now.aborted + self.before.aborted;
@@ -365,7 +372,11 @@ mod tests {
     fn one_with_many_errors_of_its_own_is_none_and_one_with_some_of_a_server_in_trouble_is() {
         let mut pool = Pool::new();
         (0..10).for_each(|_| pool.second("web", 100, 80, b"23505"));
-        assert_eq!(pool.failing(), None, "a fifth succeeds");
+        assert_eq!(pool.failing(), None, "a fifth succeeds, and the others may be on purpose");
+        (0..4).for_each(|_| pool.second("shop", 40, 34, b"42703"));
+        assert_eq!(pool.failing().map(|failing| failing.sqlstate), Some(*b"42703"), "six of seven");
+        (0..14).for_each(|_| pool.second("shop", 40, 28, b"42703"));
+        assert_eq!(pool.failing(), None, "seven of ten");
         (0..4).for_each(|_| pool.second("disk", 20, 4, b"53100"));
         assert_eq!(pool.failing().map(|failing| failing.sqlstate), Some(*b"53100"));
     }

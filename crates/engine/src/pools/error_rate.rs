@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave};
+use weir_admin::{ClientNames, FailingOf, FailingQueries, SqlState, is_grave, is_on_purpose};
 use weir_base::{ConnId, Span, Time};
 
 use crate::pools::error_codes::ErrorCodes;
@@ -25,6 +25,9 @@ const LEAST_BEFORE: u64 = 100;
 const GRAVE_SHARE: u64 = 10;
 const SHARE: u64 = 2;
 const SHARE_BEFORE: u64 = 10;
+/// The share of all, as a part of so many, of errors that no application makes on purpose: so many are a fault, however many
+/// failed before.
+const NEARLY_ALL: (u64, u64) = (4, 5);
 /// Clients that are counted separately in a window.
 const MOST_CLIENTS: usize = 32;
 
@@ -54,6 +57,7 @@ struct Window {
     queries_before: u64,
     errors: u32,
     grave: u32,
+    on_purpose: u32,
     last: Time,
     codes: ErrorCodes,
     /// Each with its user and application.
@@ -131,6 +135,13 @@ impl Windows {
         (self.now.errors + self.before.errors, self.now.grave + self.before.grave)
     }
 
+    /// Whether nearly all queries fail, and not on purpose.
+    fn nearly_all(&self, queries: u64) -> bool {
+        let faults = self.errors().0 - self.now.on_purpose - self.before.on_purpose;
+        let (part, of) = NEARLY_ALL;
+        faults >= LEAST && u64::from(faults) * of >= queries * part
+    }
+
     /// The clients of both windows, each once, and who they are.
     fn clients(&self) -> (u32, ClientNames) {
         let (mut seen, mut by) = (BTreeSet::new(), ClientNames::default());
@@ -148,7 +159,7 @@ impl Windows {
         grave >= LEAST_GRAVE || errors >= LEAST
     }
 
-    /// Whether too many queries fail: some by errors of a server in trouble, or half of all where few did before. What
+    /// Whether too many queries fail: some by errors of a server in trouble, half of all where few did before, or nearly all. What
     /// share that is, is not known before the first second.
     fn too_many(&self, queries: u64, now: Time) -> bool {
         let (errors, grave) = self.errors();
@@ -158,7 +169,7 @@ impl Windows {
         let (errors_before, queries_before) = self.earlier;
         let sudden = queries_before < LEAST_BEFORE || !is_share(errors_before, SHARE_BEFORE, queries_before);
         let most_fail = errors >= LEAST && is_share(errors.into(), SHARE, queries) && sudden;
-        (in_trouble || most_fail) && now >= self.oldest().since + SETTLED
+        (in_trouble || most_fail || self.nearly_all(queries)) && now >= self.oldest().since + SETTLED
     }
 
     /// Since when the pool is failing, if it is.
@@ -185,6 +196,7 @@ impl Window {
     fn count(&mut self, error: &CountedError<'_>, now: Time) {
         self.errors += 1;
         self.grave += u32::from(is_grave(&error.code));
+        self.on_purpose += u32::from(is_on_purpose(&error.code));
         self.last = now;
         self.codes.count(error.code);
         if self.clients.len() < MOST_CLIENTS && !self.clients.iter().any(|(client, ..)| *client == error.client) {
@@ -283,6 +295,23 @@ mod tests {
         for _ in 0..30 {
             always.second(100, 60, b"23505");
             assert_eq!(always.failing(), None, "as before");
+        }
+    }
+
+    #[test]
+    fn four_fifths_are_a_fault_whatever_was_before_but_for_errors_that_applications_make_on_purpose() {
+        let mut pool = Pool::new(30_000, 100_000);
+        pool.second(100, 60, b"42P01");
+        pool.second(100, 60, b"42P01");
+        assert_eq!(pool.failing(), None, "three fifths, where a third failed before");
+        (0..12).for_each(|_| pool.second(100, 85, b"42P01"));
+        assert_eq!(pool.failing().map(|failing| (failing.sqlstate, failing.clients)), Some((*b"42P01", 4)));
+        for code in [b"23505", b"P0001"] {
+            let mut pool = Pool::new(30_000, 100_000);
+            for _ in 0..30 {
+                pool.second(100, 90, code);
+                assert_eq!(pool.failing(), None);
+            }
         }
     }
 
