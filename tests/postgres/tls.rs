@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, TempFolder, send_signal};
 use weir_pgwire::{put_back, put_front};
-use weir_tests::{ADMIN, Certificates, Mode, Postgres, Setup, Site, eventually, users, weir_binary};
+use weir_tests::{ADMIN, Api, Certificates, Mode, Postgres, Setup, Site, eventually, users, weir_binary};
 
 /// As long as the largest answers here: no buffer holds it.
 const ROWS: &str = "select repeat(md5(i::text), 32) from generate_series(1, 100000) i";
@@ -423,4 +423,40 @@ fn a_session_is_resumed_at_the_process_that_has_taken_over() {
     let pid = said.split_whitespace().nth(1).and_then(|word| word.parse().ok());
     Postgres::shared().server().reaper().watch(pid.unwrap_or_else(|| panic!("no process in {said:?}")));
     assert!(client.resumes(false));
+}
+
+#[test]
+fn clients_whose_tls_fails_are_told_with_their_origin_the_reason_and_what_to_do() {
+    let api = Api::default();
+    let setup = Setup::new(Mode::Transaction).workers(2).more(&api.section());
+    let stage = Stage::with("require", setup);
+    // Another authority than the one that has signed Weir's certificate.
+    let at = |name: &str| stage.folder.path().join(name).display().to_string();
+    let (other, key) = (at("other.crt"), at("other.key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=another"]);
+    assert!(openssl.args(["-keyout", &key, "-out", &other]).output().unwrap().status.success());
+    let untrusting = format!("sslmode=verify-full sslrootcert={other}");
+    let faults = |reason: &str| {
+        eventually(reason, || {
+            let status = api.get("/api/v1/status");
+            let all = status["faults"].as_array().cloned().unwrap_or_default();
+            let is_meant = |fault: &&serde_json::Value| fault["kind"] == "login";
+            let found = all.iter().find(is_meant).filter(|it| it["summary"].to_string().contains(reason)).cloned();
+            found.ok_or_else(|| status["faults"].to_string())
+        })
+    };
+    // The first look counts what was there before.
+    thread::sleep(Duration::from_secs(2));
+    (0..6).for_each(|_| stage.refused(&untrusting, "certificate verify failed"));
+    let fault = faults("TLS from 127.0.0.1 (the client does not trust Weir's certificate");
+    assert!(fault["advice"].as_str().unwrap_or_default().contains("sslrootcert"), "{fault}");
+    (0..6).for_each(|_| stage.refused("sslmode=disable", "SSL required"));
+    let fault = faults("6 × \\\"app\\\" from");
+    let summary = fault["summary"].as_str().unwrap_or_default();
+    assert!(summary.contains("6 × \"app\" from 127.0.0.1 (SSL required)"), "{fault}");
+    let old = ["-starttls", "postgres", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"];
+    (0..6).for_each(|_| drop(stage.s_client(&old, b"")));
+    let fault = faults("no version of TLS in common");
+    assert_eq!(fault["problem"], true, "{fault}");
 }

@@ -28,6 +28,8 @@ pub struct RefusedLogin {
     pub why: String,
     /// What to do about it.
     pub hint: Option<&'static str>,
+    /// Whether its TLS failed, before the client could name a user.
+    pub is_handshake: bool,
     /// Whether a limit of clients was reached.
     pub is_limit: bool,
     /// How many logins were refused so, since the process began.
@@ -103,6 +105,7 @@ mod tests {
             origin: Origin::V4(origin),
             why: "password authentication failed".to_owned(),
             hint: None,
+            is_handshake: false,
             is_limit: false,
             count: 1,
             last,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_admin::{ControlReply, ControlRequest};
-use weir_base::{ConnId, Time, WorkerId};
+use weir_base::{ConnId, Origin, Time, WorkerId};
 use weir_config::Config;
 use weir_session::{Refusal, StatementMemory};
 
@@ -420,6 +420,8 @@ impl Engine {
                     format_args!("TLS handshake failed: {error}"),
                     io,
                 );
+                let at = self.core.common.wall(now);
+                self.core.refusals.count_handshake(Origin::of(&client.addr), error, at);
                 leave::client_gone(&mut self.core, now, client, io);
             }
             Conn::Server(server) => login::tls_failed(&mut self.core, now, server, error, io),

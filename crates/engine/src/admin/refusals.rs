@@ -51,7 +51,24 @@ impl RefusalCounts {
             origin,
             why: refusal.reason(),
             hint: refusal.hint(),
+            is_handshake: false,
             is_limit: refusal.class() == Class::LimitReached,
+            count: 1,
+            last: at,
+        });
+    }
+
+    /// Counts a client whose handshake has failed for this reason, before it could name itself; `at`: microseconds since
+    /// 1970.
+    pub(crate) fn count_handshake(&mut self, origin: Origin, why: &str, at: u64) {
+        self.logins.add(RefusedLogin {
+            user: String::new(),
+            database: String::new(),
+            origin,
+            why: why.to_owned(),
+            hint: None,
+            is_handshake: true,
+            is_limit: false,
             count: 1,
             last: at,
         });

@@ -200,9 +200,14 @@ fn nothing_in_common(what: &PeerIncompatible, with: With) -> String {
             format!("no key exchange in common: the {name} has neither X25519 nor the curves P-256 and P-384")
         }
         PeerIncompatible::NoSignatureSchemesInCommon
-        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
-        | PeerIncompatible::SignatureAlgorithmsExtensionRequired => {
+        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
             format!("no signature scheme in common: the {name} can't use the kind of key in the certificate")
+        }
+        // All programs of TLS 1.2 name them, and those of TLS 1.1 can't.
+        PeerIncompatible::SignatureAlgorithmsExtensionRequired => {
+            format!(
+                "no version of TLS in common: the {name} seems to know TLS 1.1 or older only (it names no signature scheme)"
+            )
         }
         other => format!("the {name} lacks what TLS needs here ({})", kind(other)),
     }
@@ -221,6 +226,10 @@ fn alert_received(alert: AlertDescription, with: With) -> String {
         AlertDescription::CertificateExpired => {
             format!("the {name} takes Weir's certificate for expired: renew it, or set the clocks")
         }
+        // As OpenSSL ends it where it knows another authority of the same name.
+        AlertDescription::DecryptError => format!(
+            "the {name} can't check a signature (decrypt error): it may have an older certificate of Weir's authority"
+        ),
         AlertDescription::CertificateRevoked => format!("the {name} takes Weir's certificate for revoked"),
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
             format!("the {name} requires a certificate of Weir: set cert_file and key_file in {}", with.settings())

@@ -2,6 +2,7 @@
 //!
 //! Owns the counts of the last look, since when they grow, and by how much for each name: [`NAMES`] at most.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use weir_admin::identifier;
@@ -74,26 +75,28 @@ impl Growth {
         (now - self.last <= self.lasts && !self.by.is_empty()).then(|| self.by.values().sum())
     }
 
-    /// The name with the most.
+    /// The name with the most, which is also the first that is named.
     pub(super) fn most(&self) -> Option<&str> {
-        self.by.iter().max_by_key(|(_, count)| **count).map(|(name, _)| name.as_str())
+        self.by.iter().max_by_key(|(name, count)| (**count, Reverse(*name))).map(|(name, _)| name.as_str())
     }
 
     /// The pools with the most, and how many more there are; none where no name is known.
     pub(super) fn pools(&self) -> Option<String> {
-        self.named(|name| identifier(name).into_owned())
+        self.named(|name, _| identifier(name).into_owned())
     }
 
-    /// The names with the most, as they are, and how many more there are; none where no name is known.
+    /// The names with the most, as they are, how often where there are several, and how many more there are; none where no
+    /// name is known.
     pub(super) fn names(&self) -> Option<String> {
-        self.named(str::to_owned)
+        let several = self.by.len() > 1;
+        self.named(|name, count| if several { format!("{count} × {name}") } else { name.to_owned() })
     }
 
-    fn named(&self, words: impl Fn(&str) -> String) -> Option<String> {
+    fn named(&self, words: impl Fn(&str, u64) -> String) -> Option<String> {
         let mut all: Vec<(&String, &u64)> = self.by.iter().filter(|(name, _)| !name.is_empty()).collect();
         all.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let more = all.len().saturating_sub(NAMED);
-        let names: Vec<String> = all.iter().take(NAMED).map(|(name, _)| words(name)).collect();
+        let names: Vec<String> = all.iter().take(NAMED).map(|(name, count)| words(name, **count)).collect();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| format!("{}{more}", names.join(", ")))
     }
@@ -110,7 +113,7 @@ mod tests {
         growth.take((0..5_000).map(|n| (format!("{n:04}"), n)).collect(), 2.0);
         assert_eq!(growth.by().len(), NAMES);
         let named = growth.names().expect("names");
-        assert!(named.starts_with("1000, 0999, 0998 and "), "{named}");
+        assert!(named.starts_with("1000 × 1000, 999 × 0999, 998 × 0998 and "), "{named}");
         assert_eq!((growth.most(), growth.total(13.0)), (Some("1000"), None));
     }
 }

@@ -240,6 +240,7 @@ mod tests {
             origin: weir_base::Origin::Local(7),
             why: "no more connections allowed (max_client_conn)".to_owned(),
             hint: None,
+            is_handshake: false,
             is_limit: true,
             count: 2,
             last: 101_000_000,

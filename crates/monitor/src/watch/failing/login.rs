@@ -28,7 +28,8 @@ impl Logins {
         let kinds: Vec<_> = self.0.by().keys().collect();
         let mut affected = ClientNames::default();
         let is_meant = |login: &&RefusedLogin| kinds.contains(&&words(login));
-        for login in report.refused_logins.list().iter().filter(is_meant) {
+        let named = |login: &&RefusedLogin| is_meant(login) && !login.is_handshake;
+        for login in report.refused_logins.list().iter().filter(named) {
             affected.count_unproven(&login.user, "", 1);
         }
         let pool = of_most.map(|login| login.database.clone());
@@ -49,12 +50,35 @@ impl Logins {
 
 /// What to do, for an operator.
 fn hint(login: &RefusedLogin) -> Option<&'static str> {
+    if login.is_handshake {
+        return Some(of_handshake(&login.why));
+    }
     match login.why.starts_with("auth_query failed: ") {
         true => Some(
             "Correct auth_query, the function that it calls, or the privileges of auth_user: until then only users with a \
              secret in the auth file can log in.",
         ),
         false => login.hint,
+    }
+}
+
+/// What to do about a handshake that failed for this reason, in the words of the runtime's `tls/reason.rs`.
+fn of_handshake(why: &str) -> &'static str {
+    let says = |words| why.contains(words);
+    if says("Weir's certificate for expired") {
+        "Renew the certificate in [tls.client] cert_file and reload; if it is valid, set the clients' clocks."
+    } else if says("does not trust Weir's certificate")
+        || says("does not accept Weir's certificate")
+        || says("decrypt error")
+    {
+        "Give the clients the certificate of the authority (libpq: sslrootcert), with the intermediate ones in [tls.client] \
+         cert_file; the host name by which they connect must be in it."
+    } else if says("version of TLS in common") {
+        "Allow the clients' version of TLS in [tls.client] protocols, or update the clients."
+    } else if says("sent no certificate") || says("certificate verify failed") {
+        "Give the clients a certificate that an authority in [tls.client] ca_file has issued, or lower [tls.client] mode."
+    } else {
+        "Compare the clients' TLS settings with [tls.client]. The log has each of them with its reason."
     }
 }
 
@@ -76,6 +100,7 @@ fn words(login: &RefusedLogin) -> String {
 pub(super) fn who(login: &RefusedLogin) -> String {
     let RefusedLogin { user, database, origin, .. } = login;
     match (user.as_str(), database.as_str()) {
+        _ if login.is_handshake => format!("TLS from {origin}"),
         ("", "") => format!("several users from {origin}"),
         (user, "") => format!("{} from {origin}", quoted(user)),
         (user, database) => format!("{} to {} from {origin}", quoted(user), quoted(database)),
@@ -94,6 +119,7 @@ mod tests {
             origin: weir_base::Origin::Local(7),
             why: "password authentication failed".to_owned(),
             hint: Some("See the auth file."),
+            is_handshake: false,
             is_limit: false,
             count,
             last: 101_000_000,
@@ -112,6 +138,23 @@ mod tests {
         assert!(found.summary.contains(words) && found.advice == "See the auth file.", "{found:?}");
         assert!(logins.look(&refused("ann", 6), 191.0).is_some());
         assert!(logins.look(&refused("ann", 6), 192.0).is_none());
+    }
+
+    #[test]
+    fn a_handshake_that_fails_is_told_with_its_origin_its_reason_and_what_to_do() {
+        let untrusting = "the client does not trust Weir's certificate: it lacks the authority's (libpq: sslrootcert)";
+        let mut report = refused("", 7);
+        let mut login = report.refused_logins.list()[0].clone();
+        (login.database, login.is_handshake, login.count) = (String::new(), true, 7);
+        login.why = untrusting.to_owned();
+        report.refused_logins = weir_admin::RefusedLogins::default();
+        report.refused_logins.add(login);
+        let mut logins = Logins::default();
+        logins.look(&Report::default(), 100.0);
+        let found = logins.look(&report, 101.0).expect("a fault");
+        let said = format!("Clients can't log in: 7 refused. TLS from user 7 of this machine ({untrusting}).");
+        assert_eq!((found.summary, found.pool, found.clients), (said, None, 1));
+        assert!(found.advice.contains("sslrootcert") && found.affected.is_empty(), "{}", found.advice);
     }
 
     #[test]
