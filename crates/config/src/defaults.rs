@@ -147,6 +147,7 @@ fn blank_config() -> Config {
         spread: Spread::Busy,
         untracked_startup_parameters: UntrackedParameters::Refuse,
         io: SocketIo::Auto,
+        lacks_files: None,
         max_clients: 0,
         stats_period: Span::ZERO,
         track_statements: 0,

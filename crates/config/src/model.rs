@@ -40,6 +40,8 @@ pub struct Config {
     pub io: SocketIo,
     /// The limit of clients; the runtime lowers it to what the descriptor limit allows.
     pub max_clients: u32,
+    /// The descriptors that may be open and those that all clients and servers need, where the runtime has lowered it.
+    pub lacks_files: Option<(u64, u64)>,
     /// The interval over which averages are computed and, if configured, logged.
     pub stats_period: Span,
     /// How many statements each worker counts; 0: none.

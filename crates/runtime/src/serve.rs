@@ -201,14 +201,16 @@ fn host_name() -> Arc<str> {
 /// may have more servers in total than there are descriptors; half of them is always reserved for clients.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
-    let all = limit.saturating_sub(weir_config::reserved_descriptors(limit));
-    let left = all.saturating_sub(weir_config::max_servers(&config)).max(all / 2).max(1);
+    let (reserved, servers) = (weir_config::reserved_descriptors(limit), weir_config::max_servers(&config));
+    let all = limit.saturating_sub(reserved);
+    let left = all.saturating_sub(servers).max(all / 2).max(1);
     let fits = u64::from(config.max_clients) <= left;
     if fits && config.workers != Config::AUTO_WORKERS {
         return config;
     }
     let mut config = Arc::unwrap_or_clone(config);
     if !fits {
+        config.lacks_files = Some((limit, reserved + servers + u64::from(config.max_clients)));
         config.max_clients = u32::try_from(left).unwrap_or(u32::MAX);
     }
     config.set_workers(cores());

@@ -140,7 +140,12 @@ impl Reached<'_> {
         let limits = config.pool(self.pool).map(|pool| pool.limits.clone());
         let user = self.login.map_or("", |login| login.user.as_str());
         match (self.name, limits) {
-            ("max_clients", _) => format!("{name} = {} is reached", config.max_clients),
+            ("max_clients", _) => match config.lacks_files {
+                Some((have, _)) => {
+                    format!("{name} = {} is reached, which is what {have} open files allow", config.max_clients)
+                }
+                None => format!("{name} = {} is reached", config.max_clients),
+            },
             ("max_address_connections", _) => format!("{name} = {} is reached", config.max_address_connections),
             ("max_user_client_connections", _) if !user.is_empty() => {
                 format!("{name} = {} of user {} is reached", config.user_clients(user), identifier(user))
@@ -176,6 +181,14 @@ impl Reached<'_> {
                 "Let these clients remove what they do not need any more, give their application a pool of its \
                              own in session mode, or raise max_pinned."
                     .to_owned()
+            }
+            "max_clients" if config.lacks_files.is_some() => {
+                let (have, need) = config.lacks_files.unwrap_or_default();
+                format!(
+                    "Raise the limit of open files (in systemd LimitNOFILE, otherwise ulimit -n) from {have} to {need}, and restart \
+                     Weir: it has lowered {}. See whether these applications need so many connections.",
+                    self.shown(config)
+                )
             }
             _ => format!("See whether these applications need so many connections, or raise {}.", self.shown(config)),
         }
@@ -292,6 +305,11 @@ mod tests {
                      machine. \"worker\" of ann has 34, \"web\" of ann has 6.";
         assert_eq!((found.summary.as_str(), found.clients, &found.pool), (words, 1, &None));
         assert!(found.advice.ends_with("or raise max_clients."));
+        let lowered = Config { lacks_files: Some((1_024, 10_304)), ..config() };
+        let found = limit.look(&of_all(52), &lowered, 102.5).expect("a fault");
+        let words = "max_clients = 40 is reached, which is what 1024 open files allow: 52";
+        assert!(found.summary.starts_with(words) && found.advice.contains("LimitNOFILE"), "{found:?}");
+        assert!(found.advice.contains("from 1024 to 10304"), "{}", found.advice);
         let ini = Config { format: FileFormat::Ini, ..config() };
         let found = limit.look(&of_all(52), &ini, 103.0).expect("a fault");
         assert!(found.summary.starts_with("max_client_conn = 40") && found.advice.ends_with("raise max_client_conn."));
