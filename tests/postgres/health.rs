@@ -432,18 +432,27 @@ fn queries_without_an_answer_at_a_server_that_can_not_be_looked_at_are_no_health
 }
 
 #[test]
-fn a_reload_that_failed_is_a_fault_until_one_works() {
+fn a_file_that_would_not_load_is_a_warning_and_a_reload_that_failed_a_fault_until_one_works() {
     let api = Api::default();
     let setup = Setup::new(Mode::Transaction).size(2).more(&api.section());
     let site = Site::with(setup.clone(), Mode::Transaction);
     let faults = || api.get("/api/v1/status")["faults"].clone();
     let broken = format!("{}\n[pools.other]\nsize = \"many\"\n", setup.toml(site.database()));
+    let reload = |problem: bool| {
+        eventually("a fault", || {
+            let faults = faults();
+            let fits = faults[0]["kind"] == "reload" && faults[0]["problem"] == problem;
+            if fits && faults[1].is_null() { Ok(faults) } else { Err(faults) }
+        })
+    };
+    // The first look at the file that was loaded.
+    thread::sleep(Duration::from_secs(2));
     site.weir().rewrite(&broken, &setup.userlist());
+    let warned = reload(false);
+    let summary = warned[0]["summary"].as_str().unwrap_or_default();
+    assert!(summary.contains("was changed and would not load: ") && summary.contains("[pools.other]"), "{warned}");
     site.weir().signal(Signal::SIGHUP);
-    let found = eventually("a fault", || {
-        let faults = faults();
-        if faults[0]["kind"] == "reload" { Ok(faults) } else { Err(faults) }
-    });
+    let found = reload(true);
     let summary = found[0]["summary"].as_str().unwrap_or_default();
     assert!(summary.contains("in [pools.other]") && summary.contains("A restart would fail"), "{found}");
     let past = || api.get("/api/v1/incidents/past")["incidents"].clone();

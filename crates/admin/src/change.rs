@@ -229,6 +229,12 @@ pub trait ConfigAccess: Send + Sync {
         Vec::new()
     }
 
+    /// When the file was last written, in microseconds since 1970, and how many bytes it has: another value is another
+    /// file. Blocks on the disk; none where there is no file, or it can't be seen.
+    fn file_stamp(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// What a change would do. Reads the file; writes nothing, and asks no worker.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What is wrong with Weir itself, and with no single pool: certificates that have expired or will soon, and a disk
-//! that refuses the history (with the audit log and the versions of the configuration) or the log.
+//! that refuses the history (with the audit log and the versions of the configuration) or the log, and a configuration
+//! file that was changed and would not load.
 //!
 //! Owns since when. The certificates are read when another configuration is in force, as the ones in use are: a file
 //! that was renewed without a reload is still a fault.
@@ -89,6 +90,9 @@ struct Known {
     /// The configuration whose certificates these are.
     config: Option<Arc<Config>>,
     certificates: Vec<CertificateExpiry>,
+    /// The configuration's file as it was last seen, and why it would not load.
+    file: Option<(u64, u64)>,
+    file_error: Option<String>,
     /// When the disks of the history and of the log were first seen to refuse.
     history_since: Option<f64>,
     log_since: Option<f64>,
@@ -130,9 +134,27 @@ impl Faults {
             let mut known = lock(&self.0.known);
             (known.certificates, known.config) = (certificates, Some(config.clone()));
         }
+        self.look_at_file(config, !is_known);
         // Each of them tries again.
         let errors: Vec<String> = self.0.lists.iter().filter_map(|retry| retry()).collect();
         errors.into_iter().next()
+    }
+
+    /// Reads the configuration's file where it was changed. At the first look it is the one that was loaded; after a reload it
+    /// is read again only if it would not have loaded.
+    fn look_at_file(&self, config: &Config, reloaded: bool) {
+        let stamp = self.0.access.file_stamp();
+        let is_due = {
+            let known = lock(&self.0.known);
+            let was_broken = known.file_error.is_some();
+            stamp.is_some() && (known.file.is_some_and(|_| known.file != stamp) || (reloaded && was_broken))
+        };
+        let error = if is_due { self.0.access.preview_reload(config).err() } else { None };
+        let mut known = lock(&self.0.known);
+        known.file = stamp.or(known.file);
+        if is_due {
+            known.file_error = error;
+        }
     }
 
     fn judge(&self, error: Option<String>, logged: Option<String>) -> (Vec<FaultView>, Vec<String>) {
@@ -144,6 +166,8 @@ impl Faults {
         faults.extend(error.zip(known.history_since).map(|(error, since)| history(&error, since)));
         known.log_since = logged.is_some().then(|| known.log_since.unwrap_or(now));
         faults.extend(logged.zip(known.log_since).map(|(error, since)| log(&error, since)));
+        let written = known.file.map_or(0.0, |(at, _)| at as f64 / 1e6);
+        faults.extend(known.file_error.as_ref().map(|error| file(error, written)));
         faults.sort_by_key(|fault| !fault.problem);
         let key = |fault: &FaultView| (fault.kind, fault.problem, fault.advice.clone());
         let new = faults.iter().filter(|fault| !known.logged.contains(&key(fault)));
@@ -179,6 +203,21 @@ fn log(error: &str, since: f64) -> FaultView {
     }
 }
 
+fn file(error: &str, written: f64) -> FaultView {
+    let first = error.lines().next().unwrap_or_default().trim_end_matches(['.', '?']);
+    FaultView {
+        kind: "reload",
+        problem: false,
+        summary: format!(
+            "The configuration's file was changed and would not load: {first}. What was loaded before is in force; a reload \
+             or a restart would fail."
+        ),
+        advice: "Correct the file until `weir check` accepts it, and reload.".to_owned(),
+        since: written,
+        ..FaultView::default()
+    }
+}
+
 fn history(error: &str, since: f64) -> FaultView {
     FaultView {
         kind: "disk",
@@ -201,6 +240,38 @@ mod tests {
     use super::*;
 
     struct Files(Mutex<Vec<CertificateExpiry>>);
+
+    /// When a file was written, and why it would not load.
+    struct File(Mutex<(u64, Option<&'static str>)>);
+
+    impl ConfigAccess for File {
+        fn accounts(&self) -> Arc<Accounts> {
+            Arc::default()
+        }
+
+        fn file_stamp(&self) -> Option<(u64, u64)> {
+            Some((lock(&self.0).0, 7))
+        }
+
+        fn preview_reload(&self, _: &Config) -> Result<weir_admin::ChangePreview, String> {
+            lock(&self.0).1.map_or_else(|| Ok(weir_admin::ChangePreview::default()), |error| Err(error.to_owned()))
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_and_would_not_load_is_a_warning_until_it_is_corrected_or_another_is_loaded() {
+        let written = Arc::new(File(Mutex::new((5_000_000, Some("weir.toml: line 3: no number\nline 9: no host")))));
+        let (faults, config) = (Faults::new(written.clone(), Vec::new()), Arc::new(Config::default()));
+        assert!(faults.now_blocking(&config, None).0.is_empty(), "the one that was loaded");
+        lock(&written.0).0 = 6_000_000;
+        let (found, lines) = faults.now_blocking(&config, None);
+        assert!(found.len() == 1 && lines.len() == 1 && found[0].since == 6.0, "{found:?}");
+        let said = "The configuration's file was changed and would not load: weir.toml: line 3: no number. What";
+        assert!(found[0].summary.starts_with(said) && !found[0].problem && found[0].kind == "reload", "{found:?}");
+        lock(&written.0).1 = None;
+        assert_eq!(faults.now_blocking(&config, None).0.len(), 1, "it was not written again");
+        assert!(faults.now_blocking(&Arc::new(Config::default()), None).0.is_empty(), "it was loaded");
+    }
 
     impl ConfigAccess for Files {
         fn accounts(&self) -> Arc<Accounts> {

@@ -329,6 +329,12 @@ impl ConfigAccess for ConfigStore {
         weir_runtime::certificate_expiries(config)
     }
 
+    fn file_stamp(&self) -> Option<(u64, u64)> {
+        let about = std::fs::metadata(&self.file).ok()?;
+        let written = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some((written.as_micros() as u64, about.len()))
+    }
+
     fn preview(&self, edit: &Edit) -> Result<ChangePreview, ChangeError> {
         let current = self.current();
         self.check_unchanged(&current)?;

@@ -172,6 +172,10 @@ impl Watch {
         let now = Measurement::now(PoolStates::of(report, &config));
         let write_error = lock(&self.write_error).clone();
         let (mut faults, lines) = faults.now(&config, write_error, workers.log_file_error()).await;
+        if refused.iter().any(|fault| fault.kind == "reload" && fault.problem) {
+            // The same file, which was also tried.
+            faults.retain(|fault| fault.kind != "reload");
+        }
         faults.extend(refused);
         faults.extend(findings.fault(clock::now().as_secs_f64()));
         faults.sort_by_key(|fault| !fault.problem);

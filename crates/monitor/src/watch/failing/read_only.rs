@@ -1,6 +1,6 @@
 //! A server that refuses to write.
 
-use weir_admin::Report;
+use weir_admin::{Health, PoolRecord, Report};
 
 use super::growth::{Counts, Growth};
 use crate::faults::FaultView;
@@ -23,6 +23,9 @@ impl ReadOnly {
     pub(super) fn look(&mut self, report: &Report, now: f64) -> Option<FaultView> {
         self.0.take(counted(report), now);
         let count = self.0.total(now)?;
+        if self.0.by().keys().all(|pool| is_said(report, pool)) {
+            return None;
+        }
         Some(FaultView {
             kind: "read_only",
             problem: true,
@@ -42,6 +45,14 @@ impl ReadOnly {
     }
 }
 
+/// Whether a pool's state says it already.
+fn is_said(report: &Report, pool: &str) -> bool {
+    let says = |of: &PoolRecord| {
+        of.health.state == Health::Failing && of.health.error.as_ref().is_some_and(|error| error.sqlstate == SQLSTATE)
+    };
+    report.pools.iter().any(|of| of.database == pool && says(of))
+}
+
 fn counted(report: &Report) -> Counts {
     let errors = report.stats.iter().map(|stats| {
         let found = stats.counters.errors.by_code().into_iter().find(|(code, _)| code == SQLSTATE);
@@ -52,7 +63,8 @@ fn counted(report: &Report) -> Counts {
 
 #[cfg(test)]
 mod tests {
-    use weir_admin::DatabaseStats;
+    use weir_admin::{DatabaseStats, LoginFailure};
+    use weir_base::PoolMode;
 
     use super::*;
 
@@ -69,6 +81,11 @@ mod tests {
         assert_eq!((found.kind, found.since), ("read_only", 101.0));
         assert_eq!(found.summary, "The server of shop refuses to write: 1 error (25006).");
         assert!(weir_admin::FAULT_KINDS.contains(&found.kind));
+        let mut failing = PoolRecord::new("shop", "app", PoolMode::Transaction);
+        failing.health.state = Health::Failing;
+        failing.health.error = Some(LoginFailure::new(1, 1, SQLSTATE, "3 of 4 queries"));
+        let said = Report { pools: vec![failing], ..refused(4) };
+        assert!(read_only.look(&said, 102.0).is_none(), "one cause is told once");
         assert!(read_only.look(&refused(4), 111.0).is_some() && read_only.look(&refused(4), 112.0).is_none());
     }
 }
