@@ -81,6 +81,7 @@ mod settings;
 mod shapes;
 mod shared_plans;
 mod simple;
+mod slow;
 mod spread;
 mod sql_statements;
 mod startup;

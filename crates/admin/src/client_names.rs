@@ -51,6 +51,11 @@ impl ClientNames {
         self.proven.is_empty() && self.unproven.is_empty()
     }
 
+    /// Whether clients of this user were counted.
+    pub(crate) fn has_user(&self, user: &str) -> bool {
+        self.proven.iter().any(|it| it.user == user)
+    }
+
     /// The names with the most clients; of as many, in the order of names.
     pub fn most(&self, count: usize) -> Vec<NamedClients> {
         let mut all = self.proven.clone();

@@ -50,6 +50,8 @@ pub enum Health {
     Disabled,
     /// An operator has paused the pool: all clients wait.
     Paused,
+    /// Queries take far longer than they did before.
+    Slow,
     /// The servers that are open work, and no other one can be opened.
     CannotGrow,
     /// All servers are busy, and the oldest client has waited for [`crate::LONG_WAIT`].
@@ -71,12 +73,13 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 13] = [
+    pub const ALL: [Health; 14] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
         Health::Disabled,
         Health::Paused,
+        Health::Slow,
         Health::CannotGrow,
         Health::Saturated,
         Health::Stalled,
@@ -95,6 +98,7 @@ impl Health {
             Health::Waiting => "waiting",
             Health::Disabled => "disabled",
             Health::Paused => "paused",
+            Health::Slow => "slow",
             Health::CannotGrow => "cannot grow",
             Health::Saturated => "saturated",
             Health::Stalled => "stalled",
@@ -114,6 +118,10 @@ impl Health {
             Health::Waiting => "Nothing, while waits stay short.",
             Health::Disabled => "Enable the pool to accept new clients again.",
             Health::Paused => "Resume the pool to serve its clients.",
+            Health::Slow => {
+                "See what the database server does: locks, its disks and CPU, a plan that has changed (EXPLAIN), a deployment. A \
+                 larger pool makes it slower."
+            }
             Health::CannotGrow => {
                 "Find out why the database server takes no new connections, before those that are open end. A larger pool changes nothing."
             }
@@ -134,7 +142,7 @@ impl Health {
     /// Whether the state is a problem by itself: clients are affected, and no operator caused it on purpose. Whether a
     /// pool has one, [`PoolHealth::is_problem`] says.
     pub(crate) fn is_problem(self) -> bool {
-        self >= Health::CannotGrow
+        self >= Health::Slow
     }
 }
 
@@ -363,7 +371,9 @@ pub struct PoolHealth {
     /// The last error of a pool that cannot connect or grow, or whose login is rejected; which server gives no answer; or in
     /// what the queries of a pool end that is failing.
     pub error: Option<LoginFailure>,
-    /// Why a pool is blocked, stalled or saturated, where that was found out.
+    /// The clients whose query runs at the moment, of a pool that is slow.
+    pub slowed: u32,
+    /// Why a pool is slow, blocked, stalled or saturated, where that was found out.
     pub finding: Option<Finding>,
 }
 
@@ -416,7 +426,7 @@ impl PoolHealth {
     /// How many clients are affected, at least. Those that were refused may be those that wait now.
     pub fn clients(&self) -> u64 {
         let waiting = self.waiting.max(self.refused_clients);
-        [waiting, self.unanswered, self.blocked, self.failed].into_iter().map(u64::from).sum()
+        [waiting, self.unanswered, self.blocked, self.failed, self.slowed].into_iter().map(u64::from).sum()
     }
 
     /// Adds another pool where both are shown as one: the worse state is shown; of the same state, the older one.
@@ -424,6 +434,7 @@ impl PoolHealth {
         let clients = (self.waiting + other.waiting, self.refused + other.refused);
         let refused_clients = self.refused_clients + other.refused_clients;
         let served = (self.unanswered + other.unanswered, self.blocked + other.blocked, self.failed + other.failed);
+        let slowed = self.slowed + other.slowed;
         let kept_waiting = [self.kept_waiting, other.kept_waiting].into_iter().filter(|since| *since > 0).min();
         let mut affected = std::mem::take(&mut self.affected);
         affected.add(&other.affected);
@@ -438,6 +449,7 @@ impl PoolHealth {
         }
         ((self.waiting, self.refused), self.refused_clients) = (clients, refused_clients);
         (self.unanswered, self.blocked, self.failed) = served;
+        self.slowed = slowed;
         self.affected = affected;
         self.kept_waiting = kept_waiting.filter(|_| self.state == Health::Paused).unwrap_or(0);
         self.not_seen_since = not_seen_since.unwrap_or(self.not_seen_since);

@@ -21,8 +21,8 @@ pub(crate) fn is_kept_waiting(state: Health, pool: &PoolRecord) -> bool {
 
 impl Health {
     /// The state that a pool's figures show. The first that applies, in this order: paused, not answering, login
-    /// rejected, cannot connect, failing, blocked, stalled, saturated, cannot grow, disabled, waiting, healthy, not tried
-    /// yet.
+    /// rejected, cannot connect, failing, blocked, stalled, saturated, cannot grow, slow, disabled, waiting, healthy, not
+    /// tried yet.
     pub fn of(pool: &PoolRecord, paused: bool, disabled: bool) -> Health {
         if paused {
             return Health::Paused;
@@ -49,6 +49,9 @@ impl Health {
         }
         if pool.symptoms.barred.is_some() {
             return Health::CannotGrow;
+        }
+        if pool.symptoms.finding.as_ref().is_some_and(|finding| finding.slow_of(&pool.user).is_some()) {
+            return Health::Slow;
         }
         match (disabled, pool.cl_waiting) {
             (true, _) => Health::Disabled,

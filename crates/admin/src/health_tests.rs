@@ -198,6 +198,7 @@ fn states_are_listed_from_the_best_to_the_worst_and_each_problem_has_its_advice(
     assert_eq!(
         problems,
         [
+            "slow",
             "cannot grow",
             "saturated",
             "stalled",

@@ -183,7 +183,7 @@ impl Seen {
         if !is_held {
             self.error = error_of(state, symptoms);
         }
-        let explains = is_made_by_waits(state) || self.error.as_ref().is_some_and(|error| error.sqlstate == "53300");
+        let explains = is_explained(state) || self.error.as_ref().is_some_and(|error| error.sqlstate == "53300");
         let finding = symptoms.finding.clone().or(self.finding.take()).filter(|_| explains);
         self.finding.clone_from(&finding);
         let kept_waiting = self.kept_waiting(pool, now);
@@ -203,6 +203,11 @@ impl Seen {
         if let Some(failing) = failing {
             affected.add(&failing.by);
         }
+        let slow = finding.as_ref().filter(|_| state == Health::Slow).and_then(|finding| finding.slow.as_ref());
+        let slowed = slow.map_or(0, |slow| slow.clients);
+        if let Some(slow) = slow {
+            affected.add(&slow.names);
+        }
         let lock = finding.as_ref().and_then(|finding| finding.lock.as_ref());
         let blocked = lock.map_or(0, |lock| lock.clients);
         if let Some(lock) = lock {
@@ -217,6 +222,7 @@ impl Seen {
             refused: if is_problem { self.refused.saturating_sub(self.refused_before) } else { 0 },
             unanswered,
             blocked,
+            slowed,
             failed: failing.map_or(0, |failing| failing.clients),
             affected,
             error: self.error.clone(),
@@ -286,9 +292,9 @@ fn last_shown(state: Health, pool: &PoolRecord, now: u64) -> u64 {
     failing.map_or(now, |failing| failing.last.min(now))
 }
 
-/// Whether a state follows from clients that wait.
-fn is_made_by_waits(state: Health) -> bool {
-    matches!(state, Health::Saturated | Health::Stalled | Health::Blocked)
+/// Whether findings are about such a state: one that follows from clients that wait, or from times.
+fn is_explained(state: Health) -> bool {
+    matches!(state, Health::Slow | Health::Saturated | Health::Stalled | Health::Blocked)
 }
 
 /// Whether the server of a pool gives no answer, or is suspected of that: all its hosts, or the one where all its
@@ -313,11 +319,12 @@ fn suspect(unresponsive: &HashMap<Target, UnresponsiveHost>, config: &Config, da
 }
 
 /// What was found out about a pool, as far as it still explains something: a lock that is waited for only for a moment,
-/// or no more, does not.
+/// or no more, does not. That queries are slow needs no client that waits.
 fn applies(finding: &Finding, pool: &PoolRecord, now: u64) -> Option<Finding> {
     let felt = pool.cl_waiting > 0 || pool.symptoms.unanswered > 0 || pool.symptoms.failure.is_some();
     let lasts = finding.lock.as_ref().is_none_or(|lock| now.saturating_sub(lock.since) >= LONG_WAIT.micros());
-    (felt && lasts && finding.is_fresh(now)).then(|| finding.clone())
+    let slow = finding.lock.is_none() && finding.slow_of(&pool.user).is_some();
+    ((felt || slow) && lasts && finding.is_fresh(now)).then(|| finding.clone())
 }
 
 /// The errors of a pool's queries as the error of the pool.
@@ -333,6 +340,10 @@ fn began(state: Health, pool: &PoolRecord, now: u64) -> u64 {
         Health::Blocked => {
             let lock = pool.symptoms.finding.as_ref().and_then(|finding| finding.lock.as_ref());
             lock.map_or(now, |lock| lock.since.min(now))
+        }
+        Health::Slow => {
+            let slow = pool.symptoms.finding.as_ref().and_then(|finding| finding.slow.as_ref());
+            slow.map_or(now, |slow| slow.since.min(now))
         }
         Health::NotAnswering => {
             pool.symptoms.unresponsive.as_ref().map_or(now, |unresponsive| unresponsive.since.min(now))
@@ -351,7 +362,7 @@ mod tests {
     use weir_base::{PoolMode, Span};
 
     use super::*;
-    use crate::finding::LockWait;
+    use crate::finding::{LockWait, SlowQueries};
 
     fn report(change: impl FnOnce(&mut PoolRecord)) -> Report {
         let mut pool = PoolRecord::new("app", "owner", PoolMode::Transaction);
@@ -440,6 +451,39 @@ mod tests {
         let (health, _) = at(63, 62, None, &full);
         assert_eq!((health.state, health.advice()), (Health::Saturated, "End it."));
         assert_eq!(health.reason().as_deref(), Some("Blocked by process 7"));
+    }
+
+    #[test]
+    fn a_pool_whose_queries_are_slow_is_so_for_their_user_and_the_cause_explains_its_queue_too() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut at = |seconds: u64, user: Option<&str>, waits: bool| {
+            let mut report = report(|pool| {
+                pool.sv_active = 4;
+                if waits {
+                    (pool.cl_waiting, pool.maxwait) = (2, Span::from_secs(9));
+                }
+            });
+            if let Some(user) = user {
+                let mut slow = SlowQueries { since: 95 * SECOND, clients: 3, ..SlowQueries::default() };
+                slow.names.count(user, "web", 3);
+                let finding = Finding::of_slow(seconds * SECOND, slow, "Queries take 9 s", "Look.");
+                report.findings = std::sync::Arc::new([("app".to_owned(), finding)].into());
+            }
+            watch.observe(&mut report, &config, seconds * SECOND);
+            report.pools.remove(0).health
+        };
+        assert_eq!(at(100, Some("another"), false).state, Health::Healthy);
+        let slow = at(101, Some("owner"), false);
+        assert_eq!((slow.state, slow.since, slow.clients(), slow.advice()), (Health::Slow, 95 * SECOND, 3, "Look."));
+        assert_eq!((slow.reason().as_deref(), slow.affected.most(9).len()), (Some("Queries take 9 s"), 1));
+        let full = at(102, Some("owner"), true);
+        assert_eq!(
+            (full.state, full.slowed, full.reason().as_deref()),
+            (Health::Saturated, 0, Some("Queries take 9 s"))
+        );
+        let slow = at(112, Some("owner"), false);
+        assert_eq!((slow.state, slow.since), (Health::Slow, 95 * SECOND));
+        assert_eq!((at(121, None, false).state, at(122, None, false).state), (Health::Slow, Health::Healthy));
     }
 
     #[test]

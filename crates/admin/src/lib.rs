@@ -61,7 +61,7 @@ pub use control::{
 pub use error::{ALL_DATABASES, CommandError};
 pub use failing::{FailingOf, FailingQueries, is_grave, is_grave_class, is_on_purpose};
 pub use fault::{FAULT_KINDS, Fault};
-pub use finding::{Finding, LockWait};
+pub use finding::{Finding, LockWait, SlowQueries};
 pub use health::{Health, LoginFailure, MOTIONLESS, PoolHealth, Symptoms, UNREAD, UnresponsiveHost, is_rejection};
 pub use health_rule::LONG_WAIT;
 pub use health_watch::{HealthChange, HealthWatch};

@@ -34,6 +34,7 @@ mod metrics;
 mod named;
 mod pinned;
 mod pool_health;
+mod pool_server;
 mod reference;
 mod telemetry;
 mod watch;

@@ -30,12 +30,14 @@ pub struct HealthView {
     blocked: u32,
     /// Clients whose queries ended in an error, of a pool that is failing.
     failed: u32,
+    /// Clients whose query runs at the moment, of a pool that is slow.
+    slowed: u32,
     /// Clients that wait, were refused or get no answer, by user and application, while something is broken: the most
     /// first.
     affected: Vec<Affected>,
     /// The last error of a pool that can't connect, or whose login is rejected; the errors of one that is failing.
     error: Option<LoginError>,
-    /// Why a pool is blocked, stalled or saturated, in a sentence, where that was found out; since when clients of a paused
+    /// Why a pool is slow, blocked, stalled or saturated, in a sentence, where that was found out; since when clients of a paused
     /// one wait, where that is too long.
     cause: Option<String>,
     /// What to do, as a sentence; empty where nothing is to be done.
@@ -85,6 +87,7 @@ impl From<&PoolHealth> for HealthView {
             unanswered: of.unanswered,
             blocked: of.blocked,
             failed: of.failed,
+            slowed: of.slowed,
             affected: Affected::most(&of.affected),
             error,
             cause: of.cause(),

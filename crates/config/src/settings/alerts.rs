@@ -64,7 +64,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Alerts,
         "states",
         Kind::Names,
-        "paused, cannot grow, saturated, stalled, blocked, failing, not answering, cannot connect, login rejected",
+        "paused, slow, cannot grow, saturated, stalled, blocked, failing, not answering, cannot connect, login rejected",
         Field::Config(|c| FieldMut::Names(&mut c.alerts.states)),
         "The states of a pool's health that are alerts; see [health.md](health.md).",
     )

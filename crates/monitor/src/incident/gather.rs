@@ -106,7 +106,9 @@ impl Suspects {
             pool.at = at;
             pool.explained = explains(&pool.health, pool.servers.is_empty());
         }
-        pools.retain(|_, (pool, wait)| pool.explained || pool.is_suspect() || *wait >= LONG);
+        pools.retain(|_, (pool, wait)| {
+            pool.explained || pool.health.state == Health::Slow || pool.is_suspect() || *wait >= LONG
+        });
         if pools.is_empty() {
             return Ok(Gathered::default());
         }

@@ -106,6 +106,8 @@ pub enum IncidentCause {
     Failing,
     /// An operator has paused the pool.
     Paused,
+    /// Queries take far longer than before, and no other cause is seen.
+    Slow,
     /// Fewer servers are open than the pool may have: for a reason that its health has, or that is not known.
     FewerServers,
 }
@@ -178,10 +180,14 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         affected = if of.health.affected.is_empty() { affected } else { of.health.affected.clone() };
         (cause, explained(&of.health, clients_waiting, of.oldest_wait()))
     } else {
-        cause(of, &holders, clients_waiting)?
+        cause(of, &holders, clients_waiting).or_else(|| slow(&of.health))?
     };
+    if cause == IncidentCause::Slow && clients_affected == 0 {
+        (clients_affected, affected) = (of.health.clients() as usize, of.health.affected.clone());
+    }
     let (title, advice) = match cause {
         _ if of.explained => (of.health.state.name(), of.health.advice()),
+        IncidentCause::Slow => (cause.words(), of.health.advice()),
         IncidentCause::Blocked => (cause.words(), holders.first().map_or("", Holder::advice)),
         IncidentCause::FewerServers if of.limit.is_some() => {
             (cause.words(), "Raise this limit of Weir, or lower what else uses it. A larger size changes nothing.")
@@ -189,7 +195,11 @@ pub(crate) fn incident(of: &PoolNow, look: Option<&ProbedActivity>) -> Option<In
         _ => (cause.words(), cause.advice()),
     };
     let since = of.health.since;
-    let lasts = if of.explained && since > 0 { of.at.saturating_sub(since) as f64 / 1e6 } else { of.oldest_wait() };
+    let lasts = if (of.explained || cause == IncidentCause::Slow) && since > 0 {
+        of.at.saturating_sub(since) as f64 / 1e6
+    } else {
+        of.oldest_wait()
+    };
     let seconds = holders.iter().flat_map(|holder| holder.blocks.iter().chain([&holder.process]));
     Some(Incident {
         pool: of.name.clone(),
@@ -215,7 +225,7 @@ impl Incident {
     /// What the workers are to know of the incident: who holds the lock, or the servers. None where the pool's health
     /// says it already.
     pub(crate) fn finding(&self, at: u64) -> Option<Finding> {
-        if self.explained {
+        if self.explained || self.cause == IncidentCause::Slow {
             return None;
         }
         let lock = (self.cause == IncidentCause::Blocked).then(|| self.lock_wait(at));
@@ -425,6 +435,14 @@ fn explained(health: &PoolHealth, waiting: usize, wait: f64) -> String {
     }
 }
 
+/// That the pool's queries are slow, in the words of its health.
+fn slow(health: &PoolHealth) -> Option<(IncidentCause, String)> {
+    let is_slow = health.state == Health::Slow;
+    is_slow.then(|| {
+        (IncidentCause::Slow, health.cause().unwrap_or_else(|| "Queries take far longer than before.".to_owned()))
+    })
+}
+
 fn clients_wait(count: usize) -> String {
     format!("{} {}", plural(count as u64, "client", "clients"), if count == 1 { "waits" } else { "wait" })
 }
@@ -548,6 +566,7 @@ impl IncidentCause {
             IncidentCause::ServerDown => "the server is down",
             IncidentCause::Failing => "queries end in errors",
             IncidentCause::Paused => "paused",
+            IncidentCause::Slow => Health::Slow.name(),
             IncidentCause::FewerServers => "fewer servers than allowed",
         }
     }
@@ -578,9 +597,11 @@ impl IncidentCause {
                 "Cancel what is not needed, and find out why the queries are slow; query_timeout bounds them. More servers \
                  make slow queries slower, if the database's CPU or disks are the limit."
             }
-            IncidentCause::Blocked | IncidentCause::ServerDown | IncidentCause::Failing | IncidentCause::Paused => {
-                "Look at the pool's state."
-            }
+            IncidentCause::Slow
+            | IncidentCause::Blocked
+            | IncidentCause::ServerDown
+            | IncidentCause::Failing
+            | IncidentCause::Paused => "Look at the pool's state.",
             IncidentCause::FewerServers => {
                 "The server, or a limit that pools share (max_user_connections, max_db_connections, the cluster's budget), \
                  gives no more connections. A larger size changes nothing."

@@ -48,6 +48,8 @@ struct State {
     busy: bool,
     looked: HashMap<String, Looked>,
     found: Arc<BTreeMap<String, Finding>>,
+    /// Pools whose queries are slow.
+    slow: BTreeMap<String, Finding>,
     /// Who has the connections of a server that has none left.
     server_full: BTreeMap<String, Finding>,
     /// Pools whose last look failed while queries last.
@@ -71,6 +73,15 @@ impl Findings {
     /// The fault that queries last of which it is not known why; `now` in seconds since 1970.
     pub(super) fn fault(&self, now: f64) -> Option<FaultView> {
         unseen_fault(&lock(&self.state).unseen, now)
+    }
+
+    /// Takes in which pools' queries are slow.
+    pub(super) fn set_slow(&self, workers: &Workers, slow: &BTreeMap<String, Finding>) {
+        let mut state = lock(&self.state);
+        if *slow != state.slow {
+            state.slow.clone_from(slow);
+            workers.set_findings(state.all());
+        }
     }
 
     /// Begins a round of looks if one is due; does not wait for it.
@@ -153,6 +164,10 @@ impl State {
         let mut all = self.found.clone();
         if !self.server_full.is_empty() {
             Arc::make_mut(&mut all).extend(self.server_full.clone());
+        }
+        for (pool, slow) in &self.slow {
+            let with = all.get(pool).map_or_else(|| slow.clone(), |found| found.clone().with_slow(slow));
+            Arc::make_mut(&mut all).insert(pool.clone(), with);
         }
         all
     }

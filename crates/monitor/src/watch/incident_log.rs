@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use weir_admin::{ClientNames, Health, PoolHealth, is_grave_class};
+use weir_admin::{ClientNames, Health, PoolHealth};
 use weir_config::Config;
 
 use super::changed::Changed;
@@ -22,6 +22,7 @@ use crate::clock;
 use crate::journal::{Journal, JournalBounds};
 use crate::lock::lock;
 use crate::pool_health::Affected;
+use crate::pool_server::server_with_problem;
 
 /// An incident that comes back within this time is the same one; in seconds.
 const OVER_AFTER: f64 = 30.0;
@@ -79,15 +80,7 @@ impl Key {
             Health::NotAnswering | Health::CannotConnect => class.unwrap_or_else(|| "08".to_owned()),
             _ => class.unwrap_or_default(),
         };
-        let is_server = match health.state {
-            Health::CannotGrow | Health::NotAnswering | Health::CannotConnect | Health::LoginRejected => true,
-            Health::Failing => is_grave_class(class.as_bytes()),
-            _ => false,
-        };
-        let server = config.pool(name).filter(|_| is_server).map(|pool| {
-            let targets: Vec<String> = pool.targets.iter().map(ToString::to_string).collect();
-            targets.join(", ")
-        });
+        let server = server_with_problem(name, health, config);
         Key { what: health.state.name().to_owned(), class, place: server.unwrap_or_else(|| name.to_owned()) }
     }
 

@@ -18,6 +18,7 @@ mod known_names;
 mod ring;
 mod series;
 mod server_full;
+mod slow;
 mod stream;
 
 use std::io;
@@ -50,6 +51,7 @@ pub use incident_log::{IncidentLog, PastIncident};
 pub use ring::Scale;
 use series::{PoolState, PoolStates, UNKNOWN, sample};
 pub use series::{SERIES, Sample, Series, place};
+use slow::Slow;
 pub use stream::Events;
 use stream::Streams;
 
@@ -98,8 +100,15 @@ struct WatchState {
     config: Option<Arc<Config>>,
 }
 
+/// What is remembered from second to second.
+#[derive(Default)]
+struct Known {
+    failing: Failing,
+    slow: Slow,
+}
+
 /// A pool's figures, and why they will not survive a restart, if they will not.
-type Known = (Vec<Sample>, Option<String>);
+type Recorded = (Vec<Sample>, Option<String>);
 
 /// The recorded figures of a pool, or of all as one.
 pub struct Past {
@@ -135,9 +144,9 @@ impl Watch {
 
     /// Requests the workers' reports in a loop. `in_words`: an error as JSON, for the listeners.
     pub async fn run(self, around: WatchAround, in_words: impl Fn(MonitorError) -> String) {
-        let (mut before, mut failing) = (None, Failing::default());
+        let (mut before, mut known) = (None, Known::default());
         loop {
-            let seconds = match self.measure(&around, &mut before, &mut failing).await {
+            let seconds = match self.measure(&around, &mut before, &mut known).await {
                 Ok(pools) => 1 + pools / POOLS_A_SECOND,
                 Err(error) => {
                     if let Some(config) = &self.state().config {
@@ -156,10 +165,14 @@ impl Watch {
         &self,
         WatchAround { workers, alerts, telemetry, faults, findings, console }: &WatchAround,
         before: &mut Option<Arc<Measurement>>,
-        failing: &mut Failing,
+        Known { failing, slow }: &mut Known,
     ) -> Result<usize, MonitorError> {
         let (report, config) = workers.report().await?;
         let (pools, clients) = (report.pools.len(), report.pools.iter().map(|pool| pool.clients()).sum());
+        if let Some(slow) = slow.follow(workers, &report, config.track_statements > 0, clock::now().as_secs_f64()).await
+        {
+            findings.set_slow(workers, slow);
+        }
         findings.follow(workers, &report, &config);
         console(&report.console_deeds);
         self.changes.observe(&report.pools, clock::now().as_secs_f64());
@@ -224,7 +237,7 @@ impl Watch {
     }
 
     /// A pool's figures at this many moments.
-    pub async fn history(&self, name: &str, scale: Scale, from: u64, moments: u64) -> Result<Known, MonitorError> {
+    pub async fn history(&self, name: &str, scale: Scale, from: u64, moments: u64) -> Result<Recorded, MonitorError> {
         let exists = self.state().latest.as_ref().is_none_or(|latest| latest.has(name));
         let (history, name) = (self.history.clone(), name.to_owned());
         let look = move || {
