@@ -3,9 +3,12 @@
 //! Owns the state of each alert. Pure: the time is an argument, conditions come from the caller, messages go to it.
 //! Bounded in number.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use weir_base::Span;
+use weir_base::{Span, plural};
+
+use crate::one_line::identifier;
 
 /// The most alerts at the same time.
 const MOST: usize = 500;
@@ -14,6 +17,8 @@ const GONE: u64 = 15_000_000;
 /// A condition of an alert of an earlier process is over when it has not been seen for this long: pools and figures are
 /// not known at once after a start.
 const GONE_AFTER_START: u64 = 60_000_000;
+/// The most other pools of a server that are named.
+const NAMED: usize = 5;
 
 /// What an alert is about: a rule, and a pool; without a pool, the process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,6 +44,8 @@ pub struct Condition {
     pub clients: u64,
     /// Since when the condition holds: microseconds since 1970; 0 while unknown.
     pub since: u64,
+    /// The database server, if it has the problem and not the pool alone: conditions of one rule and server are one alert.
+    pub server: Option<String>,
 }
 
 /// The state of an alert.
@@ -119,7 +126,7 @@ impl AlertStates {
         (hold, repeat): (Span, Span),
         silenced: impl Fn(&AlertKey) -> bool,
     ) -> Vec<AlertNotice> {
-        for condition in conditions {
+        for condition in self.by_server(now, conditions, &silenced) {
             let known = self.alerts.get_mut(&condition.key).filter(|alert| alert.goes_on(now));
             if let Some(alert) = known {
                 (alert.condition, alert.seen) = (condition, now);
@@ -134,6 +141,39 @@ impl AlertStates {
             !alert.is_over(now)
         });
         due
+    }
+
+    /// Conditions of several pools of one server as one, of the pool that has the oldest alert, or begins. One that was sent
+    /// by itself before goes on, so that no message says that it is over; a silenced one speaks for no others.
+    fn by_server(&self, now: u64, conditions: Vec<Condition>, silenced: impl Fn(&AlertKey) -> bool) -> Vec<Condition> {
+        let mut groups: BTreeMap<(String, String), Vec<Condition>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for condition in conditions {
+            match condition.server.clone().filter(|_| !silenced(&condition.key)) {
+                Some(server) => groups.entry((condition.key.rule.clone(), server)).or_default().push(condition),
+                None => found.push(condition),
+            }
+        }
+        let since = |condition: &Condition| {
+            let known = self.alerts.get(&condition.key).filter(|alert| alert.goes_on(now));
+            (
+                known.is_none_or(|alert| alert.sent.is_none()),
+                known.map_or(u64::MAX, |alert| alert.started),
+                condition.since,
+            )
+        };
+        for ((_, server), mut group) in groups {
+            group.sort_by(|a, b| since(a).cmp(&since(b)).then_with(|| a.key.cmp(&b.key)));
+            let mut group = group.into_iter();
+            let Some(mut first) = group.next() else { continue };
+            let (sent, others): (Vec<Condition>, Vec<Condition>) = group.partition(|it| !since(it).0);
+            if !others.is_empty() {
+                first.stands_for(&others, &server);
+            }
+            found.push(first);
+            found.extend(sent);
+        }
+        found
     }
 
     /// The alerts that fire, silenced or not, for a later process.
@@ -165,6 +205,21 @@ impl AlertStates {
     pub fn firing(&self) -> Vec<AlertNotice> {
         let fires = |alert: &&Alert| alert.fired.is_some() && !alert.silenced;
         self.alerts.values().filter(fires).map(|alert| alert.message(None)).collect()
+    }
+}
+
+impl Condition {
+    /// Adds other pools of the server that have the same problem.
+    fn stands_for(&mut self, others: &[Condition], server: &str) {
+        let names: Vec<Cow<'_, str>> = others.iter().filter_map(|it| it.key.pool.as_deref()).map(identifier).collect();
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = names.iter().take(NAMED).map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let pools = plural(others.len() as u64, "more pool", "more pools");
+        let are = if others.len() == 1 { "is" } else { "are" };
+        self.summary = format!("{} So {are} {pools} of the server {server}: {named}{more}.", self.summary);
+        self.clients += others.iter().map(|it| it.clients).sum::<u64>();
+        self.critical |= others.iter().any(|it| it.critical);
     }
 }
 
@@ -228,7 +283,7 @@ mod tests {
     fn down(pool: &str) -> Vec<Condition> {
         let key = AlertKey { rule: "cannot connect".to_owned(), pool: Some(pool.to_owned()) };
         let (summary, advice) = (String::new(), String::new());
-        vec![Condition { key, critical: true, summary, advice, clients: 2, since: 0 }]
+        vec![Condition { key, critical: true, summary, advice, clients: 2, since: 0, server: None }]
     }
 
     fn seconds(
@@ -297,6 +352,43 @@ mod tests {
         gone.restore(110 * SECOND, fired);
         assert_eq!((gone.list()[0].started, gone.firing().len()), (0, 1));
         assert_eq!(seconds(&mut gone, 110..400, |_| false, false), [(170, true)]);
+    }
+
+    #[test]
+    fn pools_of_one_server_are_one_alert_that_names_them_also_when_they_fail_one_after_the_other() {
+        let mut states = AlertStates::default();
+        let mut sent = Vec::new();
+        for second in 100..400 {
+            let of = |pool: &str| Condition { server: Some("db1:5432".to_owned()), since: 0, ..down(pool).remove(0) };
+            let mut conditions = if second < 350 { vec![of("b")] } else { Vec::new() };
+            // All but one are noticed later, and one of them recovers.
+            if (102..350).contains(&second) {
+                conditions.extend(["a", "c", "d", "e", "f", "g"].map(of));
+            }
+            if second < 200 {
+                conditions.push(Condition { server: Some("db2:5432".to_owned()), ..of("z") });
+            }
+            let due = states.observe(second * SECOND, conditions, HOLD, |_| false);
+            sent.extend(due.into_iter().map(|notice| {
+                let Condition { key, clients, summary, .. } = notice.condition;
+                (second, key.pool.expect("a pool"), clients, notice.ended.is_some(), summary)
+            }));
+        }
+        let seen: Vec<_> =
+            sent.iter().map(|(at, pool, clients, over, _)| (*at, pool.as_str(), *clients, *over)).collect();
+        assert_eq!(seen, [(130, "b", 14, false), (130, "z", 2, false), (214, "z", 2, true), (364, "b", 14, true)]);
+        assert!(
+            sent[0].4.ends_with("So are 6 more pools of the server db1:5432: a, c, d, e, f and 1 more."),
+            "{sent:?}"
+        );
+        // Where one is silenced, the others are not.
+        let mut states = AlertStates::default();
+        let of = |pool: &str| Condition { server: Some("db1".to_owned()), since: 1, ..down(pool).remove(0) };
+        let silenced = |key: &AlertKey| key.pool.as_deref() == Some("a");
+        let due = states.observe(90 * SECOND, vec![of("a"), of("b"), of("c")], HOLD, silenced);
+        assert_eq!(due.iter().map(|it| it.condition.key.pool.as_deref()).collect::<Vec<_>>(), [Some("b")]);
+        let due = states.observe(91 * SECOND, vec![of("b"), of("c")], HOLD, silenced);
+        assert_eq!(due, []);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use weir_base::plural;
 use weir_config::Config;
 
 use crate::faults::FaultView;
+use crate::pool_server::server_with_problem;
 
 /// What a second's figures say of a pool.
 pub(crate) struct PoolMoment<'a> {
@@ -74,7 +75,8 @@ fn of_health(config: &Config, pool: &PoolMoment<'_>) -> Option<Condition> {
     let summary = format!("Pool {name} is in the state \"{state}\"{reason}.");
     let critical = state >= Health::Stalled || state == Health::Paused;
     let about = (critical, pool.health.clients(), pool.health.problem_since());
-    Some(condition(state.name(), Some(pool.name), about, summary, pool.health.advice()))
+    let server = server_with_problem(pool.name, pool.health, config);
+    Some(Condition { server, ..condition(state.name(), Some(pool.name), about, summary, pool.health.advice()) })
 }
 
 fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
@@ -119,7 +121,7 @@ fn condition(
     advice: &str,
 ) -> Condition {
     let key = AlertKey { rule: rule.to_owned(), pool: pool.map(str::to_owned) };
-    Condition { key, critical, summary, advice: advice.to_owned(), clients, since }
+    Condition { key, critical, summary, advice: advice.to_owned(), clients, since, server: None }
 }
 
 #[cfg(test)]

@@ -61,7 +61,15 @@ impl From<&FiredAlert> for Record {
 impl From<Record> for FiredAlert {
     fn from(of: Record) -> FiredAlert {
         let Record { rule, pool, critical, summary, advice, clients, started, fired, sent } = of;
-        let condition = Condition { key: AlertKey { rule, pool }, critical, summary, advice, clients, since: started };
+        let condition = Condition {
+            key: AlertKey { rule, pool },
+            critical,
+            summary,
+            advice,
+            clients,
+            since: started,
+            server: None,
+        };
         FiredAlert { condition, started, fired, sent, seen: fired }
     }
 }
@@ -76,7 +84,7 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let key = AlertKey { rule: "stalled".to_owned(), pool: Some("app".to_owned()) };
         let (summary, advice) = ("s".to_owned(), "a".to_owned());
-        let condition = Condition { key, critical: true, summary, advice, clients: 3, since: 5 };
+        let condition = Condition { key, critical: true, summary, advice, clients: 3, since: 5, server: None };
         let fired = FiredAlert { condition, started: 5, fired: 7, sent: Some(8), seen: 7 };
         let first = Firing::open(Some(&folder));
         assert!(first.last().is_empty());

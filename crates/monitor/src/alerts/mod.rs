@@ -178,7 +178,14 @@ fn test_notice() -> AlertNotice {
     let now = clock::now().as_micros() as u64;
     let key = weir_admin::AlertKey { rule: "test".to_owned(), pool: None };
     let summary = "A test message of Weir. Nothing is wrong.".to_owned();
-    let condition =
-        weir_admin::Condition { key, critical: false, summary, advice: String::new(), clients: 0, since: now };
+    let condition = weir_admin::Condition {
+        key,
+        critical: false,
+        summary,
+        advice: String::new(),
+        clients: 0,
+        since: now,
+        server: None,
+    };
     AlertNotice { condition, started: now, ended: Some(now + Span::from_secs(1).micros()) }
 }

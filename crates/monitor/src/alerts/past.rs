@@ -138,7 +138,7 @@ mod tests {
     fn fires(pool: &str, fired: u64, seen: u64, clients: u64) -> FiredAlert {
         let key = AlertKey { rule: "stalled".to_owned(), pool: Some(pool.to_owned()) };
         let (summary, advice) = (format!("{clients} wait."), String::new());
-        let condition = Condition { key, critical: true, summary, advice, clients, since: 0 };
+        let condition = Condition { key, critical: true, summary, advice, clients, since: 0, server: None };
         let second = |at: u64| at * 1_000_000;
         FiredAlert { condition, started: second(fired - 30), fired: second(fired), sent: None, seen: second(seen) }
     }

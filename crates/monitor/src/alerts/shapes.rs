@@ -177,7 +177,7 @@ mod tests {
     fn notice(ended: Option<u64>) -> AlertNotice {
         let key = AlertKey { rule: "cannot connect".to_owned(), pool: Some("app".to_owned()) };
         let (summary, advice) = ("Pool app <!channel>".to_owned(), "Check.".to_owned());
-        let condition = Condition { key, critical: true, summary, advice, clients: 3, since: 0 };
+        let condition = Condition { key, critical: true, summary, advice, clients: 3, since: 0, server: None };
         AlertNotice { condition, started: 1_000_000, ended }
     }
 
