@@ -126,6 +126,8 @@ check('a server that is stopped is shown on every page, tried at once, and gone 
       await goTo('pools');
       await words(page).link('shop').first().waitFor();
       await gate.stop();
+      // A query that is sent to a server which is just being lost gets an error, and its client waits for none.
+      await until('Weir has lost its servers', async () => (await (await fetch(`${weir.panel}api/v1/servers?pool=shop`)).json()).connections.length === 0);
       const queries = shop.map((one) => one.query('SELECT 1').catch(() => {}));
       await reported(page, 'shop', 'cannot connect', /refused/, /[2-4] clients affected: [2-4] waiting/, 'Check that the database server runs');
       await first(page);
