@@ -32,7 +32,7 @@ export interface Cause {
   connects: boolean;
 }
 
-const FELT = ['clients', 'waiting', 'blocked', 'refused', 'refused_clients', 'unanswered', 'failed'] as const;
+const FELT = ['clients', 'waiting', 'blocked', 'refused', 'refused_clients', 'unanswered', 'failed', 'slowed'] as const;
 export type Felt = Pick<Health, (typeof FELT)[number]>;
 
 const CONNECTS = ['cannot grow', 'not answering', 'cannot connect', 'login rejected'];
@@ -114,7 +114,7 @@ function groupedFaults(faults: Fault[]): Cause[] {
       state: faultWord(first),
       pools: [],
       faults: group,
-      felt: { clients: group.reduce((sum, { clients }) => sum + clients, 0), waiting: 0, blocked: 0, refused: 0, refused_clients: 0, unanswered: 0, failed: 0 },
+      felt: { clients: group.reduce((sum, { clients }) => sum + clients, 0), waiting: 0, blocked: 0, refused: 0, refused_clients: 0, unanswered: 0, failed: 0, slowed: 0 },
       affected: merged(group.flatMap(({ affected }) => affected)),
       since: Math.min(...group.map(({ since }) => since)),
       unseen: group.every(({ not_seen_since: at }) => at !== null) ? Math.max(...group.map(({ not_seen_since: at }) => at ?? 0)) : null,

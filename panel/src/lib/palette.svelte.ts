@@ -7,10 +7,10 @@ import { pools } from './pools.svelte';
 import { to } from './router.svelte';
 import { session } from './session.svelte';
 import { split } from './settings';
-import type { Me, Setting } from './types';
+import type { ConnectionPage, Me, Setting } from './types';
 
 export interface Found {
-  kind: 'Page' | 'Task' | 'State' | 'Pool' | 'Server' | 'User' | 'Change' | 'Setting' | 'Documentation';
+  kind: 'Page' | 'Task' | 'State' | 'Pool' | 'Server' | 'Application' | 'User' | 'Change' | 'Setting' | 'Documentation';
   name: string;
   /** A word about it. */
   note: string;
@@ -43,6 +43,7 @@ const TASKS: [name: string, note: string, words: string, href: string, role: Me[
 const STATES: [state: string, note: string][] = [
   ['healthy', 'no client waits, and the server answers'],
   ['waiting', 'a client waits'],
+  ['slow', 'queries take far longer than before'],
   ['cannot grow', 'no further server can be opened'],
   ['saturated', 'all servers are busy, and clients wait'],
   ['stalled', 'clients idle in transactions hold the servers'],
@@ -64,6 +65,15 @@ interface Version {
   changes: { object: string; key: string | null }[];
 }
 
+/** An application's clients of a pool. */
+interface Application {
+  name: string;
+  pool: string;
+  clients: number;
+}
+
+/** So many clients are read, to find out which applications there are. */
+const CLIENTS = 1000;
 /** So many of a kind are shown. */
 const MOST = 8;
 
@@ -71,6 +81,7 @@ class Palette {
   open = $state(false);
   readonly keys = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘K' : 'Ctrl K';
   private users = $state.raw<string[]>([]);
+  private applications = $state.raw<Application[]>([]);
   private settings = $state.raw<Setting[]>([]);
   private versions = $state.raw<Version[]>([]);
 
@@ -80,6 +91,7 @@ class Palette {
     void pools.refresh().catch(() => {});
     void get<Setting[]>('settings').then((settings) => (this.settings = settings), () => {});
     void get<{ versions: Version[] }>('config/versions', { limit: 50 }).then(({ versions }) => (this.versions = versions), () => {});
+    void get<ConnectionPage>('clients', { limit: CLIENTS }).then(({ connections }) => (this.applications = applicationsOf(connections)), () => {});
     void get<{ users: { name: string }[] }>('users', { limit: 1000 }).then(({ users }) => (this.users = users.map(({ name }) => name)), () => {});
   }
 
@@ -125,6 +137,7 @@ class Palette {
       ]),
       ...best(pools.rows.map(({ pool }) => ({ kind: 'Pool', name: pool.name, note: `${pool.database} on ${pool.hosts.join(', ')}`, href: to('pools', pool.name) }))),
       ...(words.length === 0 ? [] : [
+        ...best(this.applications.map(({ name, pool, clients }) => ({ kind: 'Application', name, note: `${plural(clients, 'client')} of ${pool}`, href: to('pools', pool, 'clients') }))),
         ...best(this.users.map((name) => ({ kind: 'User', name, note: 'limits, clients and pools', href: to('users', name) }))),
         ...best(this.servers().map((name) => ({ kind: 'Server', name, note: 'its connections and pools', href: `${to('databases')}?server=${encodeURIComponent(name)}` }))),
         ...best(this.versions.map(changeOf)),
@@ -135,6 +148,16 @@ class Palette {
       ]),
     ];
   }
+}
+
+/** The applications that have clients, for each of their pools. */
+function applicationsOf(clients: ConnectionPage['connections']): Application[] {
+  const all = new Map<string, Application>();
+  for (const { application_name: name, pool } of clients.filter(({ application_name }) => application_name)) {
+    const known = all.get(`${name}\n${pool}`) ?? { name, pool, clients: 0 };
+    all.set(`${name}\n${pool}`, { ...known, clients: known.clients + 1 });
+  }
+  return [...all.values()].sort((a, b) => b.clients - a.clients);
 }
 
 /** A version of the configuration, by what it changed. */

@@ -30,7 +30,7 @@ export function startsDown(column: Column): boolean {
 }
 
 /** Problems come before all else, the worst first. */
-const WORST = ['paused', 'cannot grow', 'saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
+const WORST = ['paused', 'slow', 'cannot grow', 'saturated', 'stalled', 'blocked', 'failing', 'not answering', 'cannot connect', 'login rejected'];
 export const badness = (state: string): number => WORST.indexOf(state);
 const badnessOf = ({ pool, now }: Row) => {
   const of = now.health ?? pool.health;

@@ -33,6 +33,7 @@ export type HealthState =
   | 'waiting'
   | 'disabled'
   | 'paused'
+  | 'slow'
   | 'cannot grow'
   | 'saturated'
   | 'stalled'
@@ -61,9 +62,11 @@ export interface Health {
   blocked: number;
   /** Those whose queries end in errors, of a pool that is failing. */
   failed: number;
+  /** Those whose query runs at the moment, of a pool that is slow. */
+  slowed: number;
   affected: Affected[];
   error: { sqlstate: string; message: string; at: number } | null;
-  /** Why it is blocked, stalled or saturated, where a look at its server has shown it. */
+  /** Why it is slow, blocked, stalled or saturated, where times or a look at its server have shown it. */
   cause: string | null;
   advice: string;
 }
