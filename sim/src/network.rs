@@ -313,6 +313,15 @@ impl Net {
         }
     }
 
+    /// The end of what was sent to this end comes again once it reads again. Returns whether it is paused.
+    pub(crate) fn ends_again(&mut self, end: End) -> bool {
+        let paused = self.state(end).is_some_and(|state| state.paused);
+        if paused && let Some(conn) = self.conns[end.conn as usize].as_mut() {
+            conn.end(end.side.other()).fin_read = false;
+        }
+        paused
+    }
+
     /// A random established connection, if there is one.
     pub(crate) fn any_conn(&self, rng: &mut Rng) -> Option<u32> {
         let from = self.conns.len().saturating_sub(400) as u64;

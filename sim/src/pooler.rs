@@ -187,6 +187,7 @@ impl Pooler {
                 self.nodes[worker].sockets.remove(conn);
                 self.handle(ctx, worker, Input::ConnectFailed { conn, error: "Connection refused".to_owned() });
             }
+            SocketEvent::Eof if self.ends_paused(ctx, worker, conn, end) => {}
             SocketEvent::Eof | SocketEvent::Error => {
                 self.nodes[worker].sockets.remove(conn);
                 ctx.close(end);
@@ -197,6 +198,13 @@ impl Pooler {
             SocketEvent::Arrived(_) => {}
         }
         ctx.affected.handling = false;
+    }
+
+    /// The other end has sent all. Returns whether the connection stays: the engine has paused it.
+    fn ends_paused(&mut self, ctx: &mut Context, worker: usize, conn: ConnId, end: End) -> bool {
+        self.handle(ctx, worker, Input::Ending { conn });
+        let Some(end) = self.nodes[worker].sockets.end(conn).filter(|now| *now == end) else { return true };
+        ctx.net.ends_again(end)
     }
 
     /// A signal reaches the process.

@@ -51,6 +51,7 @@ mod extended;
 mod health;
 mod holding;
 mod hosts;
+mod last_answers;
 mod leaving_functions;
 mod limits_servers;
 mod listening;

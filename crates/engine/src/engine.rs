@@ -218,7 +218,7 @@ impl Engine {
             Input::Bytes { .. } => {}
             Input::Accepted { conn, from } => self.client_login.accepted(&mut self.core, now, conn, from, io),
             Input::Closed { conn, .. } => self.closed(now, conn, io),
-            Input::Ending { conn } => full::ending(&mut self.core, now, conn, io),
+            Input::Ending { conn } => query::ending(&mut self.core, now, conn, io),
             Input::Blocked { conn } => full::blocked(&mut self.core, conn, io),
             Input::Drained { conn } => self.drained(conn, io),
             Input::Connected { conn, local, remote } => self.connected(conn, local, remote, io),

@@ -63,7 +63,8 @@ pub enum Input<'a> {
         /// How the connection ended.
         cause: Gone,
     },
-    /// The other end of a paused connection has closed its side, or shut it down; bytes before that may be unread.
+    /// The other end of a connection has closed its side, or shut it down. Of a paused one, bytes before that may be
+    /// unread. Of another all were, and it is closed behind this turn, unless the turn pauses it.
     Ending {
         /// The connection.
         conn: ConnId,

@@ -188,7 +188,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
     /// What a client is owed that ends its stream, or where no message can be found in it: earlier requests are
     /// answered first, as a server does it, and nothing more is said.
     fn ends(&self) -> StopReason {
-        let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
+        let answers = self.server.as_deref().is_some_and(|server| server.pending.will_answer());
         if answers { ReplyWait::Termination.into() } else { StopReason::Terminate }
     }
 

@@ -200,6 +200,11 @@ impl PendingReplies {
         self.is_ahead() && !self.in_copy_in() && self.count != Count::Breached
     }
 
+    /// Whether an answer is certain, without another message from the client: all up to the last Query, Sync or Flush.
+    pub(crate) fn will_answer(&self) -> bool {
+        self.will_be_ready() || !(self.awaits_client() || self.count == Count::Breached)
+    }
+
     /// Whether one ReadyForQuery more may arrive: the server must not be used again.
     #[inline]
     pub(crate) fn is_doubtful(&self) -> bool {

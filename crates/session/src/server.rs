@@ -247,6 +247,11 @@ impl Server {
         !self.pending.is_empty()
     }
 
+    /// Whether the server answers something although the client sends nothing more.
+    pub fn owes_answers(&self) -> bool {
+        self.pending.will_answer()
+    }
+
     /// Whether the server works on a request that its client has sent completely.
     #[inline]
     pub fn is_working(&self) -> bool {

@@ -22,6 +22,12 @@ const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 /// How long a server may send nothing that still answers a client that has closed its side; after it both are closed.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
+/// The same for a client that has sent everything: it may not read any answer, so that others have the server sooner.
+pub(crate) const LAST_ANSWERS_UNREAD: Span = Span::from_secs(5);
+
+/// What the end of a client's input means.
+pub(crate) const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
+
 /// What a server's replies have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Progress {
@@ -178,7 +184,8 @@ fn last_answers_due(core: &Core, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| core.conns.get::<ServerSlot>(server)) else { return Time::NEVER };
     let stuck = client.reading.has(Reason::OwnFull) || client.reading.has(Reason::OtherFull);
     let received_at = if stuck { core.common.now() } else { server.clock.received_at() };
-    received_at.max(client.request_at).deadline(LAST_ANSWERS)
+    let limit = if client.waiting[..] == TERMINATE { LAST_ANSWERS_UNREAD } else { LAST_ANSWERS };
+    received_at.max(client.request_at).deadline(limit)
 }
 
 /// How long a client without a server may be idle: by the rules of its own user (PgBouncer), not of the one that its

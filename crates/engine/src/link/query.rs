@@ -3,7 +3,7 @@
 //! A client and its server are taken out of the table once, passed to the parts, and put back once.
 
 use weir_base::{ConnId, PoolMode, Time};
-use weir_config::SessionAttrs;
+use weir_config::{FileFormat, SessionAttrs};
 use weir_session::{Refusal, Repeat, ServerError, StopReason, from_client, from_server};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
@@ -12,11 +12,12 @@ use crate::common::{FollowUp, cx};
 use crate::core::Core;
 use crate::lines;
 use crate::link::relay::MAX_PIPELINED_SEGMENTS;
-use crate::link::{acquire, exchange, leave, lost, lost_state, own_query, relay, release};
+use crate::link::{acquire, deadlines, exchange, full, leave, lost, lost_state, own_query, relay, release};
 use crate::port::{Io, Level};
 use crate::reading::Reason;
 use crate::server::close;
 use crate::server::slot::{ServerPhase, ServerSlot, ServerState};
+use crate::timers::Who;
 use crate::workers::messages::{Message, Payload};
 
 /// The SQLSTATE of a write where none are taken (read_only_sql_transaction).
@@ -190,6 +191,31 @@ pub(crate) fn feed<I: Io>(
         StopReason::Refuse(refusal) => return leave::refuse(core, now, client, *refusal, io),
     }
     core.conns.put_client(client);
+}
+
+/// A client has closed its side. One that is not paused has sent all: what its server does for it is answered first, as
+/// behind a Terminate (PostgreSQL's backend reads the end of its input behind all that came before it), unless the
+/// server sends nothing for [`LAST_ANSWERS_UNREAD`](deadlines::LAST_ANSWERS_UNREAD). Otherwise, and with an ini as by
+/// PgBouncer, its connection is closed next.
+pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
+    let Some(client) = core.conns.get_mut::<ClientSlot>(conn) else { return };
+    if client.reading.is_paused() {
+        return full::ending(core, now, conn, io);
+    }
+    let is_whole = client.ready().is_some_and(|session| session.is_between_messages());
+    if !is_whole || core.common.config().format == FileFormat::Ini {
+        return;
+    }
+    let server = client.link.and_then(|server| core.conns.get_mut::<ServerSlot>(server));
+    let owes = matches!(server.and_then(|server| server.up()), Some((up, ServerPhase::Linked)) if up.owes_answers());
+    if !owes {
+        return;
+    }
+    let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
+    client.ends(now);
+    let deadline = deadlines::client_deadline(core, &client);
+    core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
+    feed(core, now, client, &deadlines::TERMINATE, None, io);
 }
 
 /// A client continues with the input that was buffered while it waited.

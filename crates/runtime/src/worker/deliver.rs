@@ -50,6 +50,20 @@ impl<B: Handler> Worker<B> {
         self.deliver_pending();
     }
 
+    /// The other end has closed its side, and all that it had sent was read: the connection is closed, unless the
+    /// handler pauses it. Then this comes again when it is resumed.
+    pub(crate) fn ended(&mut self, conn: ConnId) {
+        let Some(slot) = self.port.conns.get(conn) else { return };
+        slot.ready = slot.ready.max(Ready::Ending);
+        if slot.ready == Ready::Broken {
+            return self.gone(conn, Gone::Error);
+        }
+        self.turn(Input::Ending { conn });
+        if self.port.conns.get(conn).is_some_and(|slot| slot.reads()) {
+            self.gone(conn, Gone::Eof);
+        }
+    }
+
     /// One turn for an input other than bytes.
     pub(super) fn turn(&mut self, input: Input<'_>) {
         self.handler.handle(self.port.now, input, &mut self.port);

@@ -314,7 +314,7 @@ impl<B: Handler> Worker<B> {
         }
         let Some(socket) = slot.socket.as_mut() else { return };
         match socket.read(scratch) {
-            Ok(0) => self.gone(conn, Gone::Eof),
+            Ok(0) => self.ended(conn),
             Ok(length) => {
                 // A short read has emptied the socket, unless its end is known to follow.
                 let again = length == scratch.len() || slot.ready > Ready::Bytes;

@@ -158,8 +158,7 @@ impl<B: Handler> Worker<B> {
         let Some(Tls::Open(session)) = port.tls.get_mut(slot.tls) else { return };
         let early = session.take_early();
         if early.is_empty() {
-            let cause = if session.end() == End::Closed { Gone::Eof } else { Gone::Error };
-            return self.gone(conn, cause);
+            return if session.end() == End::Closed { self.ended(conn) } else { self.gone(conn, Gone::Error) };
         }
         handler.handle(port.now, Input::Bytes { conn, bytes: &early }, port);
         port.finish(&early);

@@ -23,9 +23,55 @@ fn bytes_before_a_half_close_are_answered_after_it() {
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "last words");
     assert_eq!(
-        [next(&received), next(&received), next(&received)],
-        ["accepted".to_owned(), "bytes 10".into(), "closed Eof".into()]
+        [next(&received), next(&received), next(&received), next(&received)],
+        ["accepted".to_owned(), "bytes 10".into(), "ending".into(), "closed Eof".into()]
     );
+}
+
+/// A handler that pauses the connection when its other end has sent all still answers, and closes it.
+#[test]
+fn a_half_closed_connection_that_is_paused_stays_until_it_is_closed_or_resumed() {
+    for closes in [true, false] {
+        let (events, received) = channel();
+        let mut events = Some(events);
+        let running = serve(|_| {
+            let events = events.take().unwrap();
+            let (mut held, mut due) = (None, Time::NEVER);
+            script(move |now, input, io| {
+                events.send(event(&input)).unwrap();
+                match input {
+                    Input::Ending { conn } if held.is_none() => {
+                        io.pause(conn);
+                        held = Some(conn);
+                        due = now + Span::from_millis(100);
+                    }
+                    Input::Tick => {
+                        io.send(held.unwrap(), b"late");
+                        if closes {
+                            io.close(held.unwrap())
+                        } else {
+                            io.resume(held.unwrap())
+                        }
+                        due = Time::NEVER;
+                    }
+                    _ => {}
+                }
+                due
+            })
+        });
+        let mut stream = client(&running);
+        stream.write_all(b"last words").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "late");
+        let wanted: &[&str] = match closes {
+            true => &["accepted", "bytes 10", "ending", "tick"],
+            false => &["accepted", "bytes 10", "ending", "tick", "ending", "closed Eof"],
+        };
+        let seen: Vec<String> = wanted.iter().map(|_| next(&received)).collect();
+        assert_eq!(seen, wanted);
+    }
 }
 
 #[test]
@@ -131,10 +177,10 @@ fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
     stream.write_all(b"early").unwrap();
     stream.shutdown(Shutdown::Both).unwrap();
     let mut received: Vec<(String, Time)> =
-        (0..5).map(|_| received.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
+        (0..6).map(|_| received.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
     assert_eq!(received.remove(1).0, "ending", "the end of input is reported at once");
     let words: Vec<&str> = received.iter().map(|(word, _)| word.as_str()).collect();
-    assert_eq!(words, ["accepted", "tick", "bytes 5", "closed Eof"]);
+    assert_eq!(words, ["accepted", "tick", "bytes 5", "ending", "closed Eof"]);
     let waited = received[1].1.since(received[0].1);
     assert!(waited >= Span::from_millis(150), "a tick comes when it is due, not earlier: {waited:?}");
 }

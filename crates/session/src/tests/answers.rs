@@ -406,8 +406,13 @@ fn a_terminate_waits_for_the_answers_that_need_no_further_message() {
     assert_eq!(link.stopped(&[query("select 1"), goodbye.clone()]), StopReason::AwaitReplies(ReplyWait::Termination));
     link.tell(&[complete("SELECT 1"), ready()]);
     assert_eq!(link.stopped(&[goodbye.clone()]), StopReason::Terminate);
-    // Without a Sync the server would keep its answers to itself, and a COPY waits for data.
+    // Without a Sync or Flush the server would keep its answers to itself, and a COPY waits for data.
     assert_eq!(link.stopped(&[parse("", "select 1"), goodbye.clone()]), StopReason::Terminate);
+    let mut link = Link::transaction();
+    let flushed = [parse("", "select 1"), flush(), parse("", "select 2"), goodbye.clone()];
+    assert_eq!(link.stopped(&flushed), StopReason::AwaitReplies(ReplyWait::Termination));
+    link.tell(&[parsed()]);
+    assert_eq!(link.stopped(&[goodbye.clone()]), StopReason::Terminate);
     let mut link = Link::transaction();
     assert_eq!(
         link.stopped(&[query("copy t from stdin"), goodbye.clone()]),
