@@ -218,7 +218,7 @@ pub(crate) const PARAMETERS: [&str; 16] = [
 ];
 
 /// Statements that need the same server for the whole session.
-pub(crate) const SESSION: [(&str, crate::guarantees::Guarantee); 34] = {
+pub(crate) const SESSION: [(&str, crate::guarantees::Guarantee); 37] = {
     use crate::guarantees::Guarantee::*;
     [
         ("SET work_mem = '3MB'", Settings),
@@ -243,7 +243,10 @@ pub(crate) const SESSION: [(&str, crate::guarantees::Guarantee); 34] = {
         ("DEALLOCATE sqlp", SqlStatements),
         ("EXECUTE a(1)", SharedNames),
         ("EXECUTE b", SharedNames),
-        ("SELECT name, statement FROM pg_prepared_statements ORDER BY name", SharedNames),
+        ("PREPARE a (int) AS SELECT $1 + 2", SharedNames),
+        ("PREPARE b AS SELECT 'prepared'", SharedNames),
+        ("DEALLOCATE a", SharedNames),
+        ("SELECT name, statement FROM pg_prepared_statements ORDER BY name", ListedStatements),
         ("DECLARE held CURSOR WITH HOLD FOR SELECT generate_series(1, 5)", HoldableCursors),
         ("FETCH 2 FROM held", HoldableCursors),
         ("CLOSE held", HoldableCursors),

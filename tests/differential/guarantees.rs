@@ -29,6 +29,8 @@ pub(crate) enum Guarantee {
     StalePlans,
     /// A protocol-level statement's name in SQL's EXECUTE; the protocol's Bind of a statement that PREPARE made.
     SharedNames,
+    /// What `pg_prepared_statements` lists.
+    ListedStatements,
     /// That a name which is not ASCII means another statement once `client_encoding` has changed.
     EncodedNames,
 }
@@ -39,7 +41,7 @@ const KEPT: &[Mode] = &[Mode::Session, Mode::Auto];
 const SESSION: &[Mode] = &[Mode::Session];
 
 /// Where each is guaranteed, and why not elsewhere.
-const GUARANTEES: [(Guarantee, &[Mode], &str); 11] = [
+const GUARANTEES: [(Guarantee, &[Mode], &str); 12] = [
     (Guarantee::Blocks, BLOCKS, "statement mode refuses a transaction block"),
     (Guarantee::Settings, KEPT, "a client's state is reset before another client gets the server"),
     (Guarantee::Channels, KEPT, "UNLISTEN * before another client gets the server"),
@@ -49,7 +51,8 @@ const GUARANTEES: [(Guarantee, &[Mode], &str); 11] = [
     (Guarantee::SessionLocks, KEPT, "they belong to one server"),
     (Guarantee::SequenceValues, KEPT, "they belong to one server"),
     (Guarantee::StalePlans, SESSION, "a statement is shared, and prepared again after the first such error"),
-    (Guarantee::SharedNames, SESSION, "on servers a statement has a name that Weir generates"),
+    (Guarantee::SharedNames, KEPT, "what SQL prepares lives on one server"),
+    (Guarantee::ListedStatements, SESSION, "on servers a statement has a name that Weir generates"),
     (Guarantee::EncodedNames, SESSION, "Weir takes a statement's name for its bytes, whatever their encoding"),
 ];
 

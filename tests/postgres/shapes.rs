@@ -93,6 +93,24 @@ const CHANGES: [Change; 11] = [
     },
 ];
 
+/// Changes of what PostgreSQL takes a parameter for, which it knows from the Parse on.
+const PARAMETERS: [Change; 2] = [
+    Change {
+        what: "the type of a parameter",
+        before: "CREATE TABLE t (id int, name text)",
+        statement: "INSERT INTO t (name, id) VALUES ($2, $1)",
+        values: &["5", "x"],
+        change: "ALTER TABLE t ALTER COLUMN id TYPE bigint",
+    },
+    Change {
+        what: "the type of a parameter that is compared",
+        before: "CREATE TABLE t (id int, name text); INSERT INTO t VALUES (5, 'x')",
+        statement: "SELECT name FROM t WHERE id = $1",
+        values: &["5"],
+        change: "ALTER TABLE t ALTER COLUMN id TYPE bigint",
+    },
+];
+
 const CLEAR: &str = "DROP VIEW IF EXISTS v; DROP TABLE IF EXISTS t; DROP TYPE IF EXISTS mood";
 
 /// How a client uses its statement.
@@ -191,6 +209,19 @@ fn a_client_gets_no_rows_of_another_shape_than_it_was_given() {
             let expected = play(&direct, change, by, taken);
             let seen = play(&pooled, change, by, taken);
             assert_eq!(seen, expected, "{} by {by:?}, {taken:?}", change.what);
+        }
+    }
+}
+
+#[test]
+fn a_parameter_keeps_the_type_that_its_client_was_told() {
+    let (direct, pooled) = (Site::direct(), Site::transaction(3));
+    for change in &PARAMETERS {
+        for taken in [[2, 0, 1], [0, 1, 2]] {
+            let expected = play(&direct, change, By::Client, taken);
+            let seen = play(&pooled, change, By::Client, taken);
+            assert_eq!(seen, expected, "{}, {taken:?}", change.what);
+            assert!(!seen.iter().any(|line| line.starts_with("Error")), "{seen:?}");
         }
     }
 }

@@ -222,3 +222,24 @@ fn a_text_that_is_prepared_again_after_a_set_in_its_transaction_is_read_by_what_
         }
     }
 }
+
+/// PostgreSQL reads `'now'` once, when the statement is parsed: for each client that prepares it.
+#[test]
+fn a_literal_that_is_read_by_the_clock_is_read_when_its_client_prepares_it() {
+    for (mode, size) in [(Mode::Transaction, 1), (Mode::Transaction, 3), (Mode::Auto, 1), (Mode::Auto, 3)] {
+        let setup = Setup::new(mode).size(size).limit("server_round_robin = true");
+        let site = Site::with(setup, mode);
+        let mut clock = site.superuser();
+        for round in 0..4 {
+            let since = clock.value("SELECT clock_timestamp()::text").unwrap().unwrap();
+            let mut client = site.connect();
+            let sql = "SELECT 'Now '::timestamptz >= $1::timestamptz";
+            let parse = ask(&mut client, &Batch::new().parse("s", sql).sync(), 1);
+            assert_eq!(parse, ["ParseComplete", "Ready I"]);
+            for _ in 0..3 {
+                let lines = ask(&mut client, &Batch::new().bind("", "s", &[&since]).execute("", 0).sync(), 1);
+                assert_eq!(lines[1], "Row t", "{mode:?}, {size} servers, round {round}");
+            }
+        }
+    }
+}

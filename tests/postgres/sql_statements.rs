@@ -9,6 +9,7 @@ everywhere!(
     what_a_text_deallocates_is_gone_as_far_as_the_text_has_run,
     sql_executes_a_statement_of_the_protocol,
     sql_prepares_no_second_statement_of_a_name,
+    the_protocol_prepares_no_second_statement_of_a_name,
     a_name_that_begins_like_ours_is_a_name_like_any_other,
     a_prepared_text_names_statements_too,
     strings_end_where_the_clients_settings_say,
@@ -102,6 +103,42 @@ fn sql_prepares_no_second_statement_of_a_name(site: &Site) {
         query(&mut client, "BEGIN; DEALLOCATE s; PREPARE s AS SELECT 'second'; EXECUTE s; DEALLOCATE s; COMMIT");
     assert_eq!(replies[3..5], ["Row second", "Complete SELECT 1"]);
     assert_eq!(run(&mut client, "s"), missing("s"));
+}
+
+/// In one pipeline, and in a transaction, as what SQL prepares ends with it in mode transaction.
+fn the_protocol_prepares_no_second_statement_of_a_name(site: &Site) {
+    let taken = |name: &str| format!("Error 42P05 prepared statement \"{name}\" already exists");
+    let long = "x".repeat(70);
+    for name in ["s", "weir_x", "Ab c", &*long] {
+        for sql in [
+            format!("PREPARE \"{name}\" AS SELECT 'first'"),
+            format!("DO $$BEGIN EXECUTE 'PREPARE \"{name}\" AS SELECT 1'; END$$"),
+        ] {
+            if name == "weir_x" && sql.starts_with("DO") {
+                continue;
+            }
+            let mut client = site.connect();
+            let begin = Batch::new().query("BEGIN").query(&sql);
+            let replies = ask(&mut client, &begin.parse(name, "SELECT 'second'").sync(), 3);
+            assert_eq!(replies[replies.len() - 2..], [&*taken(name), "Ready E"], "{sql}: {replies:?}");
+            assert_eq!(query(&mut client, "ROLLBACK"), ["Complete ROLLBACK", "Ready I"]);
+            let begin = Batch::new().query(&format!("BEGIN; DEALLOCATE ALL; {sql}"));
+            ask(&mut client, &begin, 1);
+            // An error in the text comes first.
+            let replies = ask(&mut client, &Batch::new().parse(name, "SELECT nothing").sync(), 1);
+            assert!(replies[0].starts_with("Error 42703"), "{replies:?}");
+            ask(&mut client, &Batch::new().query("ROLLBACK; BEGIN"), 1);
+            // Closed, it is free again.
+            let close = Batch::new()
+                .query(&format!("DEALLOCATE ALL; {sql}"))
+                .close_statement(name)
+                .parse(name, "SELECT 'second'");
+            let replies = ask(&mut client, &close.bind("", name, &[]).execute("", 0).sync(), 2);
+            assert!(replies.contains(&"Row second".to_owned()), "{sql}: {replies:?}");
+            assert_eq!(query(&mut client, "COMMIT"), ["Complete COMMIT", "Ready I"]);
+            assert_eq!(run(&mut client, name), "Row second");
+        }
+    }
 }
 
 fn a_name_that_begins_like_ours_is_a_name_like_any_other(site: &Site) {

@@ -19,6 +19,7 @@
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
 mod built_in;
+mod clock;
 mod custom_settings;
 mod database;
 mod dirty;
@@ -40,6 +41,7 @@ use std::borrow::Cow;
 
 use self::scan::{Scan, Token};
 
+pub use clock::reads_clock;
 pub use custom_settings::custom_settings;
 pub use database::needed_alone;
 pub use dirty::{Dirty, left_by_tag};

@@ -116,6 +116,20 @@ impl HeldText {
         self.shape = shape;
     }
 
+    /// From here on the text is one whose parameters have these types, as they are named in a Parse. Returns whether it
+    /// was not.
+    pub(crate) fn set_types(&mut self, types: &[u8]) -> bool {
+        let end = self.text().len() + 1;
+        if self.bytes.get(end..) == Some(types) {
+            return false;
+        }
+        self.bytes.truncate(end);
+        self.bytes.extend_from_slice(types);
+        let size = self.bytes.capacity() as u64;
+        self.charge.iter_mut().for_each(|charge| charge.resize_anyway(size));
+        true
+    }
+
     /// The shape of the text, under the worker's key. Read once, however often the statement is bound.
     pub(crate) fn text_shape(&mut self, key: &[u8; 16]) -> ShapeKey {
         let text = self.judged.text(&self.bytes);

@@ -7,6 +7,7 @@
 //! [`Expected::is_noted`](crate::expected::Expected::is_noted), in order.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use crate::names::ChangeNumber;
 use crate::shape::{DescriptionReader, Part, Shape};
@@ -135,6 +136,11 @@ impl Descriptions {
     /// Reads more of the answer.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.reader.iter_mut().for_each(|reader| reader.feed(bytes));
+    }
+
+    /// The types of parameters that the message that is read has described, which is at its end.
+    pub(crate) fn types(&self) -> Option<(NonZeroU64, &[u8])> {
+        self.reader.as_ref()?.types()
     }
 
     /// The message that is read is at its end. Returns what it was the last answer to, and the shape.

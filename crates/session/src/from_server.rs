@@ -382,6 +382,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         if !self.server.stream.is_between() {
             return;
         }
+        if let Some((hash, types)) = self.server.descriptions.types() {
+            self.ctx.interner.parameter_types.note(hash, types);
+        }
         let Some((asked, shape)) = self.server.descriptions.end() else { return };
         let client = self.client.as_deref_mut().filter(|_| !asked.own);
         match asked.about {

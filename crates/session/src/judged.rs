@@ -28,6 +28,9 @@ pub(crate) struct Judged {
     pub(crate) reset: Option<Box<Resetting>>,
     /// Which statement the text names. It can name only one: a prepared statement is a single command.
     pub(crate) naming: Option<Box<Naming>>,
+    /// The text has a literal that PostgreSQL reads by the clock, once, when it is parsed. Known of stored texts that
+    /// are not long.
+    pub(crate) reads_clock: bool,
     /// The length of the text in what follows the name in a Parse, of which no more than 16 MiB is stored.
     len: u32,
 }
@@ -95,7 +98,17 @@ impl Judged {
         let custom = effects.may_leave.contains(Dirty::CUSTOM).then(|| sql::custom_settings(text)).flatten();
         let custom = custom.map(Vec::into_boxed_slice);
         let question = Question::of(effects, text);
-        Judged { effects, harmless, drops_all, custom, question, reset, naming, len: text.len() as u32 }
+        Judged {
+            effects,
+            harmless,
+            drops_all,
+            custom,
+            question,
+            reset,
+            naming,
+            len: text.len() as u32,
+            ..Judged::default()
+        }
     }
 
     /// The text in the bytes that were judged.

@@ -46,6 +46,7 @@ mod out;
 mod own_commands;
 mod own_context;
 mod own_exchange;
+mod parameter_types;
 mod params;
 mod pass_through;
 mod pending;

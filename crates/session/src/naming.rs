@@ -22,7 +22,7 @@ use crate::names::Name;
 use crate::prepare::make_room;
 use crate::refusal::Refusal;
 use crate::same_shape::Fit;
-use crate::sql_names::{Edited, renamed};
+use crate::sql_names::{Edited, hidden, renamed};
 use crate::start_values;
 use crate::statements::{NAME_LEN, NAME_PREFIX, PoolStatements, Statement, UNKNOWN_NAME};
 use crate::stop::StopReason;
@@ -59,6 +59,12 @@ fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, (text, cut): (&[u8], 
     };
     let counted = texts.count(shape, bodies.are_due(), look);
     Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text)), ..counted }
+}
+
+/// Whether a server takes this for a name: with the encoding UTF-8 it refuses what is none.
+#[inline]
+pub(crate) fn is_readable(name: &[u8], utf8: bool) -> bool {
+    name.is_ascii() || !utf8 || std::str::from_utf8(name).is_ok()
 }
 
 /// Whether a Parse of this many bytes, whose name begins with `first`, is too long to be held.
@@ -309,6 +315,9 @@ impl Link<'_, '_> {
                 None => self.stream_unnamed(message, head),
             };
         }
+        if !is_readable(parse.name, self.ctx.params.is_utf8(&self.server.params)) {
+            return Ok(self.forward(Expected::Parse));
+        }
         self.must_be_settled(Subject::Name(parse.name))?;
         if self.ctx.rules.state.refuses_some() {
             let effects = self.judge(parse.text).effects;
@@ -358,10 +367,28 @@ impl Link<'_, '_> {
         let statement = self.intern(rest)?;
         self.may_ask_for_values(statement.judged().question)?;
         self.must_be_known_on_server(statement.key())?;
+        if statement.judged().reads_clock {
+            // What other clients have prepared has the time of then.
+            self.ctx.statements.outdate(statement.key());
+        }
         if !statement.judged().harmless {
             self.note_needed_alone(statement.text());
         }
+        if self.server.state.may_have_prepared() {
+            self.must_be_free(name, rest);
+        }
         Ok(self.prepare(&statement, Some(name)))
+    }
+
+    /// What SQL has prepared on the server has the client's names there, and so can be in the way of its Parse: the
+    /// server says so, behind any other error in the text.
+    #[cold]
+    fn must_be_free(&mut self, name: &[u8], rest: &[u8]) {
+        let hidden = name.starts_with(NAME_PREFIX).then(|| hidden(name));
+        let name = hidden.as_deref().unwrap_or(name);
+        self.server.pending.request(Expected::OwnParseUnnamed);
+        self.compose_parse(name, if rest.len() > LONG_TEXT { &b"\0\0\0"[..] } else { rest });
+        self.close(name, None);
     }
 
     /// A message that is not laid out as its kind is forwarded: the server says what is wrong with it, and goes on.

@@ -75,7 +75,27 @@ impl Link<'_, '_> {
     #[inline]
     pub(crate) fn ensure_same(&mut self, name: &[u8], given: &mut Given) -> Result<Fit, StopReason> {
         let found = self.ensure(name, given)?;
-        self.has_given_shape(given.shape, &given.statement, found)
+        let fit = self.has_given_shape(given.shape, &given.statement, found)?;
+        if fit == Fit::Other && self.with_given_types(name, given)? {
+            return self.ensure_same(name, given);
+        }
+        Ok(fit)
+    }
+
+    /// The client was told other types of parameters than the text has on the server now: from here on its statement is
+    /// the text with those types. Returns whether that is another statement.
+    #[cold]
+    fn with_given_types(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {
+        let other = given.shape.shape.other_parameters(self.server.statements.newest().shape);
+        let Some(types) = other.and_then(|hash| self.ctx.interner.parameter_types.of(hash)) else { return Ok(false) };
+        let text = given.statement.text();
+        let rest = [text, &[0], types].concat();
+        if rest == given.statement.rest() {
+            return Ok(false);
+        }
+        given.statement = self.intern(&rest)?;
+        self.client.statements_mut().replace(name, given.statement.clone());
+        Ok(true)
     }
 
     /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing. Returns whether it
@@ -141,7 +161,8 @@ impl Link<'_, '_> {
             return Ok(true);
         }
         let again = match self.next(given, has, anew)? {
-            Next::Go(same) => return Ok(same),
+            Next::Go(same) if same || !self.unnamed_with_given_types(has.1) => return Ok(same),
+            Next::Go(_) => true,
             Next::Ask { again } => again,
         };
         if again {
@@ -150,6 +171,15 @@ impl Link<'_, '_> {
         let about = self.unnamed_described();
         self.ask_shape(about, b"");
         Err(ReplyWait::Description.into())
+    }
+
+    /// As [`Link::with_given_types`], for the client's unnamed statement, which has this shape on the server.
+    #[cold]
+    fn unnamed_with_given_types(&mut self, has: Shape) -> bool {
+        let Unnamed::Held(held) = &mut self.client.unnamed else { return false };
+        let types = held.shape().shape.other_parameters(has);
+        let types = types.and_then(|hash| self.ctx.interner.parameter_types.of(hash));
+        types.is_some_and(|types| held.set_types(types))
     }
 
     /// Asks the server to describe a statement to us, at once.

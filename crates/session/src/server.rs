@@ -564,8 +564,11 @@ impl Server {
     /// A text with these effects is sent: what is parsed after it may refer to the objects that it creates.
     #[inline]
     pub(crate) fn text_sent(&mut self, effects: Effects) {
-        if self.state.may_be_temporary(effects.may_leave) {
-            self.statements.invalidate_all();
+        if effects.may_leave.has_any(Dirty::TEMP.union(Dirty::STATEMENTS)) {
+            self.state.may_prepare(effects.may_leave);
+            if self.state.may_be_temporary(effects.may_leave) {
+                self.statements.invalidate_all();
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct SessionState {
     lost: Dirty,
     /// A temporary object may be there, or may just have been dropped.
     temporary: bool,
+    /// A text was sent that may prepare a statement by SQL.
+    prepares: bool,
     /// A setting was changed on which plans depend, if only for a transaction.
     plans_changed: bool,
     /// Plans may depend on settings with names of two parts: a function of the database reads them that is IMMUTABLE.
@@ -79,6 +81,7 @@ impl SessionState {
     /// The server has this, as it has said itself; `known`: so much of it stays as it is until a command says otherwise.
     pub(crate) fn found(&mut self, there: Dirty, known: Dirty) {
         (self.dirty, self.known, self.kept, self.shared) = (there, known, there, Dirty::NONE);
+        self.prepares = there.contains(Dirty::STATEMENTS);
     }
 
     /// This is there, and does not keep the client at the server: what it is for comes by another connection.
@@ -181,6 +184,17 @@ impl SessionState {
             self.temporary = true;
         }
         temporary
+    }
+
+    /// A text is sent that may leave these kinds.
+    pub(crate) fn may_prepare(&mut self, kinds: Dirty) {
+        self.prepares |= kinds.contains(Dirty::STATEMENTS);
+    }
+
+    /// Whether a statement may be there that SQL has prepared.
+    #[inline]
+    pub(crate) fn may_have_prepared(&self) -> bool {
+        self.prepares || self.dirty.contains(Dirty::STATEMENTS)
     }
 
     /// A text continues to the server of which `piece` is the beginning.
@@ -292,6 +306,7 @@ impl SessionState {
     #[inline]
     pub(crate) fn end_use(&mut self) -> bool {
         self.read_only_set = false;
+        self.prepares = false;
         std::mem::take(&mut self.plans_changed)
     }
 

@@ -11,6 +11,8 @@ use std::ops::Range;
 
 use siphasher::sip::SipHasher13;
 
+use crate::parameter_types::MOST_BYTES;
+
 /// A shape, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shape {
@@ -65,6 +67,11 @@ impl Shape {
     #[inline]
     pub(crate) fn is_unknown(self) -> bool {
         self == Shape::default()
+    }
+
+    /// The types of parameters, if the other shape has others.
+    pub(crate) fn other_parameters(self, than: Shape) -> Option<NonZeroU64> {
+        self.parameters.filter(|own| than.parameters.is_some_and(|other| other != *own))
     }
 
     /// Whether the shape's rows are known.
@@ -122,6 +129,8 @@ impl Shape {
 pub(crate) struct DescriptionReader {
     part: Part,
     hasher: SipHasher13,
+    /// The types of parameters, with their count; empty where there are more than are kept.
+    types: Vec<u8>,
     /// Where the next byte is.
     at: Place,
 }
@@ -149,11 +158,14 @@ const MODIFIER: Range<u8> = 12..16;
 impl DescriptionReader {
     /// Begins to read a message that describes this, with the process's key.
     pub(crate) fn begin(part: Part, key: &[u8; 16]) -> DescriptionReader {
-        DescriptionReader { part, hasher: SipHasher13::new_with_key(key), at: Place::Count(2) }
+        DescriptionReader { part, hasher: SipHasher13::new_with_key(key), types: Vec::new(), at: Place::Count(2) }
     }
 
     /// Reads more of the message's body.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        if self.part == Part::Parameters {
+            self.keep_types(bytes);
+        }
         while !bytes.is_empty() {
             let taken = match self.at {
                 Place::Count(left) => {
@@ -186,6 +198,22 @@ impl DescriptionReader {
             };
             bytes = &bytes[taken..];
         }
+    }
+
+    fn keep_types(&mut self, bytes: &[u8]) {
+        let begins = matches!(self.at, Place::Count(2));
+        if self.types.len() + bytes.len() > MOST_BYTES {
+            self.types.clear();
+        } else if begins || !self.types.is_empty() {
+            self.types.extend_from_slice(bytes);
+        }
+    }
+
+    /// The types of parameters that the message has described, which is at its end, with their hash.
+    pub(crate) fn types(&self) -> Option<(NonZeroU64, &[u8])> {
+        let mut shape = Shape::default();
+        self.finish(&mut shape);
+        shape.parameters.filter(|_| !self.types.is_empty()).map(|hash| (hash, &*self.types))
     }
 
     /// What the message describes.

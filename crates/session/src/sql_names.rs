@@ -12,7 +12,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use weir_pgwire::sql::{self, Naming, RewrittenCommand, Verb};
-use weir_pgwire::{Effects, Of, put_front};
+use weir_pgwire::{Dirty, Effects, Of, put_front};
 
 use crate::edit::{Edit, EditedText};
 use crate::expected::Expected;
@@ -94,6 +94,9 @@ impl Link<'_, '_> {
         replaced: &mut VecDeque<Nothing>,
     ) -> Result<Effects, StopReason> {
         let known = !gone.all && !gone.names.contains(&Name::new(&name)) && self.given(&name).is_some();
+        if verb == Verb::Prepare {
+            self.server.state.may_prepare(Dirty::STATEMENTS);
+        }
         match verb {
             Verb::DropAll => gone.all = true,
             Verb::Deallocate if known => {
@@ -137,6 +140,9 @@ impl Link<'_, '_> {
     /// in the text.
     pub(crate) fn called_by_server(&mut self, naming: &Naming) -> Result<Option<(Vec<u8>, Effects)>, StopReason> {
         let known = self.given(&naming.name).is_some();
+        if naming.verb == Verb::Prepare {
+            self.server.state.may_prepare(Dirty::STATEMENTS);
+        }
         if naming.verb == Verb::Deallocate && known {
             return Ok(None);
         }
@@ -164,7 +170,7 @@ impl Link<'_, '_> {
 }
 
 /// A name that begins like ours, as one that none of ours is.
-fn hidden(name: &[u8]) -> Vec<u8> {
+pub(crate) fn hidden(name: &[u8]) -> Vec<u8> {
     [HIDDEN_PREFIX, &name[NAME_PREFIX.len()..]].concat()
 }
 

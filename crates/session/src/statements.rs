@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use weir_base::shrink;
-use weir_pgwire::sql::Judgement;
+use weir_pgwire::sql::{Judgement, reads_clock};
 use weir_pgwire::{Dirty, Effects};
 
 use crate::budget::{Account, Admission, Charge, NoRoom, StatementMemory};
@@ -36,6 +36,7 @@ use crate::judged::{Judged, Kept, text_in};
 use crate::key_hasher::KeyHasher;
 use crate::leaving_functions::LeavingFunctions;
 use crate::long_text::{LONG_TEXT, LongText};
+use crate::parameter_types::ParameterTypes;
 use crate::params::{ParamTable, Params};
 
 /// The prefix of every name of ours on a server.
@@ -235,6 +236,7 @@ pub struct Interner {
     recent_bytes: u64,
     /// How many statements were new so far.
     stored: u64,
+    pub(crate) parameter_types: ParameterTypes,
 }
 
 impl Interner {
@@ -250,6 +252,7 @@ impl Interner {
             recent: VecDeque::new(),
             recent_bytes: 0,
             stored: 0,
+            parameter_types: ParameterTypes::default(),
         }
     }
 
@@ -424,10 +427,12 @@ impl Interner {
         }
         let account = self.account.clone();
         let charge = self.charge(&account, cost(rest), admission)?;
-        let judged = match read.long {
+        let mut judged = match read.long {
             Some(judgement) => Judged::of_long(judgement, text_in(rest)),
             None => Judged::in_parse(rest),
         };
+        // A long text is read once only, as it arrives.
+        judged.reads_clock = !judged.is_long() && reads_clock(judged.text(rest));
         let listed = self.texts.clone();
         let text = Arc::new(Text { key, rest: rest.into(), judged, kept: OnceLock::new(), listed, _charge: charge });
         self.texts.insert(key, &text);

@@ -8,6 +8,7 @@ use weir_pgwire::{Dealloc, Of, SqlHead, frontend, put_back};
 use crate::client::Client;
 use crate::context::Context;
 use crate::names::{Given, Name};
+use crate::naming::is_readable;
 use crate::prepare::make_room;
 use crate::shape::GivenShape;
 use crate::text::Text;
@@ -43,7 +44,8 @@ pub(crate) fn close(client: &mut Client, body: &[u8], reply: &mut Vec<u8>) -> bo
 pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> bool {
     let Ok(parse) = frontend::parse(body) else { return false };
     let room = client.prepared() < ctx.rules.client_statements;
-    if parse.name.is_empty() || client.has_statement(parse.name) || !room {
+    let readable = is_readable(parse.name, ctx.params.is_utf8(&client.params));
+    if parse.name.is_empty() || client.has_statement(parse.name) || !room || !readable {
         return false;
     }
     let environment = ctx.parse_environment(&client.params, &client.start.asked);
@@ -54,6 +56,9 @@ pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> 
         return false;
     }
     ctx.counts.client_parses += 1;
+    if statement.judged().reads_clock {
+        ctx.statements.outdate(statement.key());
+    }
     let shape = GivenShape::none(ctx.statements.preparations());
     let given = Given { statement, by: client.count_change(), shape };
     client.statements_mut().insert(Name::new(parse.name), given);

@@ -79,7 +79,7 @@ const PIECES: [&str; 70] = [
 /// A function of a text.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 11] = [
+const READERS: [(&str, Reader); 12] = [
     ("head", |text| drop(head(text))),
     ("judgement", |text| _ = Judgement::of(text, &head(text))),
     ("judgement of a prefix", |text| _ = Judgement::of_prefix(&text[..text.len().min(512)], text)),
@@ -93,6 +93,7 @@ const READERS: [(&str, Reader); 11] = [
     ("names where backslashes escape", |text| drop(names(text, true, false, usize::MAX))),
     ("prepared", |text| drop(prepared(text))),
     ("custom settings", |text| drop(custom_settings(text))),
+    ("clock", |text| _ = reads_clock(text)),
     ("fingerprint", |text| drop(fingerprint(text, 2000))),
 ];
 
