@@ -300,3 +300,59 @@ fn what_an_immutable_function_reads_of_one_client_is_in_no_plan_of_another() {
         }
     }
 }
+
+/// PostgreSQL keeps such a name until the library is loaded, and then warns whoever has the session.
+#[test]
+fn a_setting_that_an_extension_refuses_later_is_seen_by_no_other_client() {
+    let site = auto(1, 1, "");
+    let mut client = site.connect();
+    client.query("SET plpgsql.nosuch = '1'").unwrap();
+    assert_eq!(own(&mut client, "plpgsql.nosuch"), "1");
+    let before = client.value("SELECT pg_backend_pid()").unwrap();
+    client.end().unwrap();
+    let mut next = site.connect();
+    next.query("DO $$BEGIN END$$").unwrap();
+    let notices: Vec<String> = next.take_notices().into_iter().map(|notice| notice.message).collect();
+    assert_eq!(notices, Vec::<String>::new());
+    assert_ne!(next.value("SELECT pg_backend_pid()").unwrap(), before);
+}
+
+#[test]
+fn a_setting_that_a_server_refuses_costs_no_other_client_its_connection() {
+    let setup = Setup::new(Mode::Auto).size(1).general("untracked_startup_parameters = \"set\"");
+    let site = Site::with(setup, Mode::Auto);
+    site.superuser()
+        .query_all(
+            "CREATE FUNCTION sets(text, text) RETURNS text SECURITY DEFINER LANGUAGE sql AS 'SELECT set_config($1, $2, false)'",
+        )
+        .unwrap();
+    for name in ["session_replication_role", "log_min_messages", "temp_buffers"] {
+        let value = if name == "log_min_messages" {
+            "fatal"
+        } else if name == "temp_buffers" {
+            "-5"
+        } else {
+            "replica"
+        };
+        let refused = site.params().option("options", &format!("-c {name}={value}"));
+        if let Ok(mut client) = Connection::connect(&refused) {
+            assert!(client.query("SELECT 1").is_err(), "{name}");
+        }
+        for _ in 0..3 {
+            let mut next = site.connect();
+            assert_ne!(next.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(value), "{name}");
+        }
+        if name == "temp_buffers" {
+            continue;
+        }
+        // What a function sets for its client with its owner's rights.
+        let mut client = site.connect();
+        client.query(&format!("SELECT sets('{name}', '{value}')")).unwrap();
+        assert_eq!(client.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(value), "{name}");
+        client.end().unwrap();
+        for _ in 0..3 {
+            let mut next = site.connect();
+            assert_ne!(next.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(value), "{name}");
+        }
+    }
+}

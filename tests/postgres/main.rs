@@ -62,6 +62,7 @@ mod memory;
 mod modes;
 mod outage;
 mod overload;
+mod own_questions;
 mod parameters;
 mod passwords;
 mod patroni;

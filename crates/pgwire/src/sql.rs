@@ -50,6 +50,7 @@ pub use fingerprint::{MAX_READ, fingerprint, normalize};
 pub use kept::kept;
 pub use mentions::Mentions;
 pub use names::{Naming, RewrittenCommand, Verb, commands, names};
+pub use planned::weighs_plans;
 pub use resets::{Reset, ResetBy, Resetting};
 pub use sequences::{asks_for_own_value, may_use_sequence};
 pub use state_use::{StateAct, StateUse};

@@ -128,6 +128,12 @@ impl Server {
         !texts.bodies.are_read(texts.function_changes())
     }
 
+    /// The question was cancelled. Returns whether it may be repeated: three times.
+    pub fn may_repeat_question(&mut self) -> bool {
+        self.cancelled_questions += 1;
+        self.cancelled_questions <= 3
+    }
+
     /// The question is answered, or has failed. Settings follow the client from now on, if all of them can; but for
     /// `may_be_untracked` only those that are tracked.
     pub fn left_is_known(
@@ -138,6 +144,7 @@ impl Server {
         answered: bool,
         may_be_untracked: bool,
     ) -> Left {
+        self.cancelled_questions = 0;
         if client.as_ref().is_some_and(|client| client.mode != PoolMode::Auto) {
             return self.channels_are_known(answered);
         }
@@ -146,13 +153,16 @@ impl Server {
         self.ready_withheld &= client.is_some();
         let suspects = std::mem::take(&mut self.suspects);
         let found = self.found.take().filter(|found| answered && !found.incomplete);
+        let reset = if self.resync { self.was_reset } else { 0 };
         let (asked, kept) = (self.state.dirty(), self.state.kept());
-        let (Some(found), Some(client)) = (found, client) else {
+        let (Some(mut found), Some(client)) = (found, client) else {
             self.state.found(asked, Dirty::NONE);
             return Left { kept: asked, channels: None, late: Dirty::NONE, suspects };
         };
         let (before, own_before) = (client.params.clone(), client.start.own);
         let mut there = found.kinds;
+        // Its client keeps the server, which nobody gets after it.
+        self.unusable |= found.stays;
         if was_due {
             texts.custom.learn(found.names);
         }
@@ -168,6 +178,7 @@ impl Server {
         }
         if asked.contains(Dirty::SETTINGS) {
             let StartValues { asked: at_login, own } = &mut client.start;
+            found.settings.extend(table.set_to_usual(found.usual, at_login, reset));
             let of_client = (&mut client.params, &**at_login, own);
             let follow = table.set_found(&mut self.params, of_client, &found.settings, may_be_untracked);
             if asked.contains(Dirty::CUSTOM) || !follow {

@@ -21,6 +21,10 @@ pub(crate) const NAME: &str = "*name";
 /// Marks a row with a name, `=`, and the value that its session has.
 pub(crate) const SET: &str = "*set";
 
+/// Marks a row of a setting that is named like one of an extension. It keeps its client, and nothing removes it: once
+/// the library is loaded, PostgreSQL tells whoever has the server then that there was one.
+pub(crate) const STAYS: &str = "*stays";
+
 /// The longest value that follows a client, in bytes; a longer one keeps it.
 const MAX_VALUE: u32 = 10_000;
 
@@ -101,9 +105,9 @@ fn values(names: &str, reads: bool) -> String {
     // the view, as PostgreSQL's own.
     format!(
         "SELECT mark,word FROM (WITH names(of_body,name) AS ({names}) {read}\
-         SELECT CASE WHEN stays THEN '*role' ELSE '{SET}' END,CASE WHEN stays THEN '' ELSE name OPERATOR(pg_catalog.||) '=' \
-         OPERATOR(pg_catalog.||) value END FROM (SELECT name,value,pg_catalog.octet_length(value) OPERATOR(pg_catalog.>) \
-         {MAX_VALUE} OR EXISTS(SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) \
+         SELECT CASE WHEN stays THEN '{STAYS}' WHEN long THEN '*role' ELSE '{SET}' END,CASE WHEN stays OR long THEN '' ELSE \
+         name OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) value END FROM (SELECT name,value,\
+         pg_catalog.octet_length(value) OPERATOR(pg_catalog.>) {MAX_VALUE} AS long,EXISTS(SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) \
          pg_catalog.split_part(name,'.',1)::pg_catalog.name) AS stays FROM (SELECT name,\
          pg_catalog.current_setting(name,true) AS value FROM names) AS named WHERE value OPERATOR(pg_catalog.<>) \
          COALESCE((SELECT pg_catalog.substr(config,pg_catalog.length(name) OPERATOR(pg_catalog.+) 2) FROM \

@@ -26,6 +26,16 @@ const MAX_BYTES: usize = 64 << 10;
 /// The mark of a row that names a channel.
 const LISTEN_MARK: &str = "*listen";
 
+/// The mark of a row with a time limit of the session and its value, before the question turns it off.
+const TIMEOUT: &str = "*timeout";
+
+/// The settings that could end the question.
+macro_rules! timeouts {
+    () => {
+        "statement_timeout,lock_timeout,transaction_timeout"
+    };
+}
+
 /// Marks a row of a setting that the session has not set.
 const NOT_SET: &str = "*jit";
 
@@ -72,10 +82,15 @@ const QUESTIONS: [(Dirty, &str, &str); 6] = [
 /// The settings of the session. Those of a transaction have this source for ever once SET TRANSACTION was used, and are
 /// no state. What a function has set with its owner's rights can't be set elsewhere with the client's, and
 /// `temp_buffers` not where a temporary table was used: they keep the client.
-const SETTINGS: &str = "SELECT CASE WHEN name OPERATOR(pg_catalog.<>) 'temp_buffers' AND (context \
+const SETTINGS: &str = concat!(
+    "SELECT CASE WHEN name OPERATOR(pg_catalog.<>) 'temp_buffers' AND (context \
      OPERATOR(pg_catalog.=) 'user' OR pg_catalog.current_setting('is_superuser') OPERATOR(pg_catalog.=) 'on') \
-     THEN name ELSE '*role' END,setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
-     AND name OPERATOR(pg_catalog.<>) ALL('{transaction_isolation,transaction_read_only,transaction_deferrable}')";
+     THEN name ELSE '*role' END,CASE WHEN name OPERATOR(pg_catalog.=) ANY('{",
+    timeouts!(),
+    "}') THEN setting OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) reset_val ELSE setting END \
+     FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
+     AND name OPERATOR(pg_catalog.<>) ALL('{transaction_isolation,transaction_read_only,transaction_deferrable}')"
+);
 
 /// What an answer has shown so far.
 #[derive(Debug, Default)]
@@ -90,10 +105,16 @@ pub(crate) struct Found {
     pub(crate) composers: Vec<String>,
     /// A function that is IMMUTABLE reads settings with names of two parts.
     pub(crate) custom_is_planned: bool,
+    /// There is a setting that no reset removes.
+    pub(crate) stays: bool,
     /// A hash of what leaves state, as far as bodies say so.
     pub(crate) sources: Option<String>,
     /// What the server has counted of changed bodies.
     pub(crate) counted: Option<String>,
+    /// Time limits as the question has found them, before it turned them off.
+    timeouts: Vec<(String, String)>,
+    /// Settings with the value that the server gives to each session: the session may have set them to it.
+    pub(crate) usual: Vec<(String, String)>,
     /// What was known to be possible before texts counted that say nothing of it.
     pub(crate) expected: Dirty,
     bytes: usize,
@@ -138,6 +159,10 @@ impl Found {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
             leaving_functions::NAME => self.functions.push(value.to_owned()),
+            custom_names::STAYS => {
+                self.kinds.insert(Dirty::SETTINGS);
+                self.stays = true;
+            }
             custom_names::PLANNED => self.custom_is_planned = true,
             leaving_functions::COMPOSER => self.composers.push(value.to_owned()),
             leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
@@ -145,6 +170,17 @@ impl Found {
             custom_names::SET => {
                 let (name, value) = value.split_once('=')?;
                 self.settings.push((name.to_owned(), value.to_owned()));
+            }
+            TIMEOUT => {
+                let (name, value) = value.split_once('=')?;
+                self.timeouts.push((name.to_owned(), milliseconds(value)?.to_string()));
+            }
+            name if timeouts!().split(',').any(|timeout| timeout == name) => {
+                let (now, usual) = value.split_once('/')?;
+                let before = self.timeouts.iter().find(|(of, _)| of == name).map_or(now, |(_, before)| &**before);
+                let found = (name.to_owned(), before.to_owned());
+                // One that the question has turned off does not say who has set it before.
+                if before == usual && now != usual { self.usual.push(found) } else { self.settings.push(found) }
             }
             _ => self.settings.push((name.to_owned(), value.to_owned())),
         }
@@ -155,6 +191,30 @@ impl Found {
 /// Before the question. With the client's own defaults it could wait for the transactions of others (SERIALIZABLE READ
 /// ONLY DEFERRABLE).
 const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
+
+/// So that no time limit of the client's ends the question, which may wait for a lock, or read many functions. Those
+/// that are off are left alone: a value of the transaction looks like one of the session.
+const NO_TIMEOUTS: &str = concat!(
+    "SELECT '*timeout',one OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) pg_catalog.current_setting(one),\
+     pg_catalog.set_config(one,'0',true) FROM pg_catalog.unnest('{",
+    timeouts!(),
+    "}'::pg_catalog.text[]) AS one WHERE pg_catalog.current_setting(one,true) OPERATOR(pg_catalog.<>) '0';"
+);
+
+/// A time limit as PostgreSQL shows it, in milliseconds.
+fn milliseconds(shown: &str) -> Option<u64> {
+    let unit = shown.find(|c: char| !c.is_ascii_digit()).unwrap_or(shown.len());
+    let (number, unit) = shown.split_at(unit);
+    let factor = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
 
 /// So that PostgreSQL does not compile the question, which takes seconds: it does where a query seems expensive, and the
 /// client's settings of the planner make any seem so. What the client has set itself is read first: the value of the
@@ -190,7 +250,7 @@ pub(crate) fn query(kinds: Dirty, more: Vec<String>, compiled: Compiled) -> Stri
         return String::new();
     }
     let first = if compiled == Compiled::Never { NOT_COMPILED } else { "" };
-    [BEGIN, first, &parts.join(" UNION ALL ")].concat()
+    [BEGIN, NO_TIMEOUTS, first, &parts.join(" UNION ALL ")].concat()
 }
 
 #[cfg(test)]
@@ -229,7 +289,7 @@ mod tests {
     fn a_question_that_is_not_compiled_reads_the_clients_own_choice_first() {
         let [never, settings] = [Compiled::Never, Compiled::BySettings].map(|how| query(Dirty::SETTINGS, vec![], how));
         let texts: Vec<_> = never.split(';').collect();
-        assert!(texts.len() == 3 && texts[1].contains("'jit'") && texts[2].contains("<>) 'jit'"), "{never}");
+        assert!(texts.len() == 4 && texts[2].contains("'jit'") && texts[3].contains("<>) 'jit'"), "{never}");
         assert!(!settings.contains("jit"));
         let mut found = Found::default();
         for (name, value) in [("*jit", "on"), ("jit", "off")] {
@@ -238,6 +298,43 @@ mod tests {
             found.take(&message);
         }
         assert_eq!((found.settings, found.incomplete), (vec![("jit".to_owned(), "off".to_owned())], false));
+    }
+
+    #[test]
+    fn a_question_turns_time_limits_off_and_finds_what_they_were() {
+        let asked = query(Dirty::LOCKS, vec![], Compiled::BySettings);
+        assert!(asked.find("set_config(one,'0',true)") < asked.find("pg_locks"), "{asked}");
+        let found = |rows: &[(&str, &str)]| {
+            let mut found = Found::default();
+            for (name, value) in rows {
+                let mut message = Vec::new();
+                put_back::data_row(&mut message, &[Some(name.as_bytes()), Some(value.as_bytes()), Some(b"0")]);
+                found.take(&message);
+            }
+            let shown = |all: &[(String, String)]| all.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            (shown(&found.settings), shown(&found.usual), found.incomplete)
+        };
+        let (set, usual): (Vec<String>, Vec<String>) =
+            (vec!["lock_timeout=90000".into()], vec!["lock_timeout=90000".into()]);
+        for (shown, now, expected) in [
+            // It was set to something, to what the server gives to each session, or not at all.
+            (Some("90s"), "0/0", (&set, &vec![], false)),
+            (Some("90s"), "0/5000", (&set, &vec![], false)),
+            (Some("90s"), "0/90000", (&vec![], &usual, false)),
+            // It was off.
+            (None, "90000/90000", (&set, &vec![], false)),
+            (Some("1min 30s"), "0/0", (&vec!["lock_timeout=0".into()], &vec![], true)),
+        ] {
+            let before = shown.map(|shown| ("*timeout", format!("lock_timeout={shown}")));
+            let rows: Vec<_> =
+                before.iter().map(|(mark, value)| (*mark, &**value)).chain([("lock_timeout", now)]).collect();
+            let (settings, found_usual, incomplete) = found(&rows);
+            assert_eq!((&settings, &found_usual, incomplete), expected, "{rows:?}");
+        }
+        let shown = ["0", "7ms", "7s", "7min", "7h", "7d", "7us", "s", "", "99999999999999999999"].map(milliseconds);
+        let expected = [0, 7, 7000, 420_000, 25_200_000, 604_800_000].map(Some);
+        assert_eq!(shown[..6], expected);
+        assert_eq!(shown[6..], [None; 4]);
     }
 
     #[test]

@@ -11,6 +11,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use weir_pgwire::sql;
+
 use crate::spelling;
 use crate::unlisted::{self, Unlisted};
 pub use crate::untracked::BadParam;
@@ -135,6 +137,8 @@ impl ParamTable {
         if value.len() > MAX_VALUE {
             return Err(BadParam::Value);
         }
+        let merged = params.at(1).filter(|_| index == 1).map(|before| spelling::date_style_behind(before, value));
+        let value = merged.as_deref().unwrap_or(value);
         let value = spelling::of_server(name, value).unwrap_or(value);
         let value = if self.names[index].eq_ignore_ascii_case("application_name") {
             // As PostgreSQL itself does to this one (guc.c, check_application_name), so that the spelling agrees.
@@ -260,9 +264,7 @@ impl ParamTable {
 
     /// Whether settings of the planner are set that may make any query seem expensive: PostgreSQL compiles those.
     pub(crate) fn weighs_plans(&self, params: &Params) -> bool {
-        let weighs =
-            |name: &str| ["enable_", "jit", "cpu_"].iter().any(|of| name.starts_with(of)) || name.ends_with("_cost");
-        self.unreported(params).any(weighs)
+        self.unreported(params).any(sql::weighs_plans)
     }
 
     /// The names of what is set, and what a server does not report.
@@ -504,6 +506,18 @@ impl ParamTable {
         *server = Arc::new(has);
         *client = if wants == **server { server.clone() } else { Arc::new(wants) };
         all
+    }
+
+    /// Which of these settings, that have the value that each session of the server begins with, the client has set to
+    /// it: those for which it `asked` for something at its login, and that it has not `reset`, a bit each.
+    pub(crate) fn set_to_usual(
+        &self,
+        found: Vec<(String, String)>,
+        asked: &Params,
+        reset: u64,
+    ) -> impl Iterator<Item = (String, String)> {
+        let differs = move |place: usize| asked.at(place).is_some() && reset >> place & 1 == 0;
+        found.into_iter().filter(move |(name, _)| self.place(name).is_some_and(&differs))
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -816,6 +830,26 @@ mod tests {
         let path = r"SELECT pg_catalog.set_config('search_path',E'gr\U000000F6\U000000DFe, ''\U0001F600\\',false)";
         assert_eq!(query, format!("SET client_encoding='UTF8';{path}"));
         assert!(t.is_utf8(&client) && !t.is_utf8(&reports("GBK", "public")));
+    }
+
+    #[test]
+    fn a_date_style_that_is_given_twice_is_made_of_both() {
+        let t = table();
+        for (given, has) in [
+            (&["German", "ISO"][..], "ISO, DMY"),
+            (&["SQL, DMY"], "SQL, DMY"),
+            (&["SQL", "DMY"], "SQL, DMY"),
+            (&["dmy", "German"], "German, DMY"),
+            (&["MDY", "German"], "German, DMY"),
+            (&["German", "MDY"], "German, MDY"),
+            (&["German, YMD", "Postgres"], "Postgres, YMD"),
+            (&["ISO", "ISO, YMD", "european"], "ISO, DMY"),
+        ] {
+            let mut params = t.unknown();
+            given.iter().for_each(|value| t.set(&mut params, "datestyle", value).unwrap());
+            t.fill(&mut params, &server(&t, &[("DateStyle", "ISO, MDY")]));
+            assert_eq!(t.get(&params, "DateStyle"), Some(has), "{given:?}");
+        }
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Server {
     pub(crate) schema_changed: bool,
     /// And functions.
     pub(crate) functions_changed: bool,
+    /// How often the question of now was cancelled.
+    pub(crate) cancelled_questions: u8,
     pub(crate) params: Arc<Params>,
     /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
     /// each.
@@ -184,6 +186,7 @@ impl Server {
             unknown_name: None,
             schema_changed: false,
             functions_changed: false,
+            cancelled_questions: 0,
             base: params.clone(),
             base_is_set: 0,
             resets: Resets::default(),

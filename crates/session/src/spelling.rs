@@ -39,6 +39,26 @@ pub(crate) fn date_style(given: &str, server: &str) -> Option<String> {
     Some(format!("{style}, {order}"))
 }
 
+/// A DateStyle that was given behind another one: what the later one does not say is the earlier one's, as a server
+/// takes over each of its settings in turn (`check_DateStyle` in `variable.c`).
+pub(crate) fn date_style_behind(before: &str, given: &str) -> String {
+    let words = |list: &str| list.split(',').map(|word| word.trim().to_ascii_lowercase()).collect::<Vec<_>>();
+    let is_style = |word: &str| matches!(word, "iso" | "sql" | "german") || word.starts_with("postgres");
+    let styles = |words: &[String]| words.iter().any(|word| is_style(word));
+    // One of the styles has an order, unless that is given.
+    let german = |words: &[String]| words.iter().any(|word| word == "german");
+    let ordered = |words: &[String]| words.iter().any(|word| !is_style(word));
+    let (before, given) = (words(before), words(given));
+    let (style, order) = (styles(&given), ordered(&given) || german(&given));
+    let mut both: Vec<&str> = Vec::new();
+    both.extend(before.iter().filter(|word| if is_style(word) { !style } else { !order }).map(|word| &**word));
+    if style && !order && german(&before) && !ordered(&before) {
+        both.push("dmy");
+    }
+    both.extend(given.iter().map(|word| &**word));
+    both.join(", ")
+}
+
 /// The server's names of encodings. Case and everything but letters and digits do not count.
 const ENCODINGS: [&str; 42] = [
     "SQL_ASCII",

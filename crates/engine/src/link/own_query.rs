@@ -138,6 +138,7 @@ pub(crate) fn done<I: Io>(
             release::return_to_pool(core, now, server, io);
         }
         (ServerPhase::CheckingRoleAgain, Ok(())) => role_checked(core, now, server, io),
+        (ServerPhase::Asking, Err(error)) if error.sqlstate == QUERY_CANCELED => pin::cancelled(core, now, server, io),
         (ServerPhase::Asking, outcome) => pin::answered(core, now, server, outcome.is_ok(), io),
         (ServerPhase::Checking | ServerPhase::SyncingParameters, Ok(())) => setup_query_done(core, now, server, io),
         (ServerPhase::SyncingParameters, Err(error)) if error.sqlstate != QUERY_CANCELED => {

@@ -66,6 +66,17 @@ pub(crate) fn answered<I: Io>(core: &mut Core, now: Time, mut server: Box<Server
     }
 }
 
+/// A question was cancelled, as by a time limit of the client's before it was off, or from outside: it is repeated.
+#[cold]
+pub(crate) fn cancelled<I: Io>(core: &mut Core, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+    let again = server.up().is_some_and(|(up, _)| up.may_repeat_question());
+    let client = server.link.filter(|_| again).and_then(|client| core.conns.take::<ClientSlot>(client));
+    match client {
+        Some(client) => ask_again(core, now, server, Some(client), io),
+        None => answered(core, now, server, false, io),
+    }
+}
+
 /// What the server was asked for was not all that functions may leave there.
 #[cold]
 fn ask_again<I: Io>(

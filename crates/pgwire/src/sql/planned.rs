@@ -58,6 +58,29 @@ pub(super) fn set_decides(text: &[u8]) -> bool {
     }
 }
 
+/// The settings by which PostgreSQL weighs plans ("Query Tuning" in `pg_settings`): how their names begin.
+const WEIGHED_BY: [&str; 14] = [
+    "constraint_exclusion",
+    "cpu_",
+    "cursor_tuple_fraction",
+    "default_statistics_target",
+    "effective_cache_size",
+    "enable_",
+    "from_collapse_limit",
+    "geqo",
+    "jit",
+    "join_collapse_limit",
+    "min_parallel_",
+    "parallel_",
+    "plan_cache_mode",
+    "recursive_worktable_factor",
+];
+
+/// Whether PostgreSQL weighs plans by a setting, whose name is in lower case.
+pub fn weighs_plans(name: &str) -> bool {
+    WEIGHED_BY.iter().any(|known| name.starts_with(known)) || name.ends_with("_page_cost") || name.ends_with("_mem")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
