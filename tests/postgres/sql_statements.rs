@@ -128,6 +128,10 @@ fn the_protocol_prepares_no_second_statement_of_a_name(site: &Site) {
             let replies = ask(&mut client, &Batch::new().parse(name, "SELECT nothing").sync(), 1);
             assert!(replies[0].starts_with("Error 42703"), "{replies:?}");
             ask(&mut client, &Batch::new().query("ROLLBACK; BEGIN"), 1);
+            if name == "weir_x" {
+                // A Close of such a name reaches nothing that SQL has prepared.
+                continue;
+            }
             // Closed, it is free again.
             let close = Batch::new()
                 .query(&format!("DEALLOCATE ALL; {sql}"))
