@@ -28,6 +28,9 @@ impl World {
             return;
         }
         self.apply(Event::Resume);
+        if self.pool.ceiling.is_some() {
+            self.apply(Event::Ceiling);
+        }
         let mut steps = 0;
         while !self.queue.is_empty() {
             self.go_well();
@@ -172,6 +175,7 @@ fn any_but_commands(event: Event) -> bool {
             | Event::Resize
             | Event::CloseIdle
             | Event::Evict
+            | Event::Ceiling
             | Event::Demand
             | Event::Shut
             | Event::Begin
@@ -180,15 +184,19 @@ fn any_but_commands(event: Event) -> bool {
 }
 
 fn commands_too(event: Event) -> bool {
-    !matches!(event, Event::Begin | Event::Decline)
+    !matches!(event, Event::Begin | Event::Decline | Event::Ceiling)
 }
 
 fn without_shut(event: Event) -> bool {
     commands_too(event) && event != Event::Shut
 }
 
-fn everything(_: Event) -> bool {
-    true
+fn everything(event: Event) -> bool {
+    event != Event::Ceiling
+}
+
+fn with_another_pool(event: Event) -> bool {
+    event == Event::Ceiling || any_but_commands(event)
 }
 
 #[test]
@@ -208,7 +216,8 @@ fn clients_are_noticed_and_time_out() {
         ..settings()
     };
     let other = Settings { query_wait_notify: Span::from_millis(3500), size: 2, ..settings.clone() };
-    let events = |event| !matches!(event, Event::Begin | Event::Decline | Event::Reconnect | Event::CloseIdle);
+    let events =
+        |event| !matches!(event, Event::Begin | Event::Decline | Event::Reconnect | Event::CloseIdle | Event::Ceiling);
     let states = walk("notices and time-outs", &Rules { settings, other, clients: 3, events }, 9);
     assert!(states > 10_000, "{states}");
 }
@@ -242,6 +251,14 @@ fn the_operator_interferes_with_everything() {
     let other = Settings { size: 1, min_size: 0, ..settings.clone() };
     let states = walk("the operator", &Rules { settings, other, clients: 3, events: everything }, 10);
     assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn another_pool_needs_a_server() {
+    let settings = Settings { min_size: 1, ..settings() };
+    let rules = Rules { other: settings.clone(), settings, clients: 3, events: with_another_pool };
+    let states = walk("another pool", &rules, 10);
+    assert!(states > 5_000, "{states}");
 }
 
 #[test]

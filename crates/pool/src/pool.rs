@@ -28,6 +28,8 @@ pub struct Pool<P> {
     pub(crate) elsewhere: u32,
     /// While another process takes over: no server is opened beyond these.
     pub(crate) kept: Option<u32>,
+    /// Another pool needs the room: servers beyond these are closed as they become free.
+    pub(crate) ceiling: Option<u32>,
     /// Idle servers, the one used last first.
     pub(crate) idle: List,
     /// Servers for which [`Pool::poll`] will return a close.
@@ -69,6 +71,7 @@ impl<P> Pool<P> {
             servers: Table::default(),
             elsewhere: 0,
             kept: None,
+            ceiling: None,
             idle: List::default(),
             closing: List::default(),
             linked: 0,
@@ -325,6 +328,23 @@ impl<P> Pool<P> {
         longest.map(|key| self.mark_for_close(key, CloseReason::Evicted)).is_some()
     }
 
+    /// Another pool needs the room: servers beyond these are closed with [`CloseReason::Evicted`], idle ones and one
+    /// that logs in now, linked ones when they are released. None is opened beyond these. `None`: the pool may
+    /// keep what it has.
+    pub fn keep_at_most(&mut self, servers: Option<u32>) {
+        self.ceiling = servers;
+        while self.is_above_ceiling() {
+            let Some(key) = self.idle.last().or(self.login.begun()) else { break };
+            self.mark_for_close(key, CloseReason::Evicted);
+        }
+        self.needs_poll = true;
+    }
+
+    /// Whether a server that becomes free is closed for another pool.
+    pub fn is_above_ceiling(&self) -> bool {
+        self.ceiling.is_some_and(|ceiling| self.servers.len() - self.closing.len() > ceiling)
+    }
+
     /// Since when the server that [`Pool::evict`] would close has been idle.
     pub fn longest_idle(&self) -> Option<Time> {
         self.idle.last().map(|key| self.idle_since(key))
@@ -502,6 +522,12 @@ impl<P> Pool<P> {
     /// Why a server that has just become free must be closed, its age aside.
     #[inline]
     pub(crate) fn unwanted(&self, key: Key) -> Option<CloseReason> {
+        self.unwanted_here(key).or(self.is_above_ceiling().then_some(CloseReason::Evicted))
+    }
+
+    /// The same, but not because another pool needs the room.
+    #[inline]
+    fn unwanted_here(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
         let reason = self.run_state.closes().or(stale.then_some(CloseReason::Reconnect));
         reason.or((self.excess() > 0).then_some(CloseReason::TooMany))
@@ -567,6 +593,12 @@ impl<P> Pool<P> {
         self.servers.find(server).is_some_and(|key| self.unwanted(key).is_some())
     }
 
+    /// Whether a server that is lent must be closed by the borrower. One that another pool needs is returned instead, since
+    /// any of the servers will do.
+    pub fn is_recalled(&self, server: ConnId) -> bool {
+        self.servers.find(server).is_some_and(|key| self.unwanted_here(key).is_some())
+    }
+
     #[cfg(test)]
     pub(crate) fn is_stale(&self, key: Key) -> bool {
         self.servers[key].epoch != self.epoch
@@ -582,7 +614,8 @@ impl<P> Pool<P> {
 
     /// Up to how many servers one is opened, with this many more than `size`.
     pub(crate) fn limit(&self, more: u32) -> u32 {
-        self.settings.most(more).saturating_sub(self.elsewhere).min(self.kept.unwrap_or(u32::MAX))
+        let most = self.settings.most(more).saturating_sub(self.elsewhere);
+        most.min(self.kept.unwrap_or(u32::MAX)).min(self.ceiling.unwrap_or(u32::MAX))
     }
 
     pub(crate) fn idle_since(&self, key: Key) -> Time {

@@ -30,6 +30,7 @@ impl World {
             Server::Idle { .. } => panic!("released while idle"),
         };
         if !matches!(answer, Release::Close(_)) {
+            assert!(!self.pool.is_above_ceiling(), "another pool needs the server");
             assert!(!self.stale.contains(&server), "older than the reconnect");
             let old = self.now >= connected + self.oldest_age() && self.now >= self.aged_until;
             assert!(!old, "a server grows too old");
@@ -137,6 +138,10 @@ impl World {
         self.allowed = self.servers.len().max((settings.size + settings.reserve_size) as usize);
         let running = self.run_state == RunState::Running;
         assert!(!running || self.queue.is_empty() || snapshot.idle == 0, "a client waits while a server idles");
+        assert!(
+            !self.pool.is_above_ceiling() || snapshot.idle + snapshot.login == 0,
+            "it keeps what another pool needs"
+        );
         assert!(self.run_state != RunState::Shut || (self.queue.is_empty() && snapshot.idle + snapshot.login == 0));
         assert!(self.run_state != RunState::Paused || snapshot.idle + snapshot.login == 0);
         assert_eq!(self.pool.is_quiescent(), !running && snapshot.active + snapshot.login == 0);
@@ -178,7 +183,9 @@ impl World {
                 Server::Linked { .. } => {}
             }
         }
-        let fill = self.demand && (self.servers.len() as u32) < settings.min_size.min(settings.size);
+        let fill = self.demand
+            && self.pool.ceiling.is_none()
+            && (self.servers.len() as u32) < settings.min_size.min(settings.size);
         if fill
             && self.run_state == RunState::Running
             && self.count(|server| matches!(server, Server::Login { .. })) == 0

@@ -31,6 +31,8 @@ pub(super) enum Event {
     Resize,
     CloseIdle,
     Evict,
+    /// Another pool needs a server, or no longer.
+    Ceiling,
     Demand,
     Shut,
 }
@@ -117,6 +119,7 @@ impl World {
             Event::Resize,
             Event::CloseIdle,
             Event::Evict,
+            Event::Ceiling,
             Event::Demand,
             Event::Shut,
         ];
@@ -225,6 +228,10 @@ impl World {
             }
             Event::CloseIdle => self.pool.close_idle(),
             Event::Evict => assert_eq!(self.pool.evict(), self.count(|s| matches!(s, Server::Idle { .. })) > 0),
+            Event::Ceiling => {
+                let fewer = (self.servers.len() as u32).saturating_sub(1);
+                self.pool.keep_at_most(self.pool.ceiling.is_none().then_some(fewer));
+            }
             _ => unreachable!("{event:?} is no command"),
         }
     }
@@ -401,6 +408,7 @@ impl World {
         for (rank, since, connected, expires, stale) in servers {
             (rank.min(2), since, connected, expires, stale).hash(&mut hash);
         }
+        pool.ceiling.hash(&mut hash);
         self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.notified).hash(&mut hash));
         (self.run_state, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
         (pool.settings == self.rules.settings, pool.backoff.health(), ahead(pool.backoff.opens(true))).hash(&mut hash);

@@ -47,6 +47,8 @@ enum Event {
     Resume,
     Reconnect,
     Resize,
+    /// Another pool needs one of the servers, or no longer.
+    Ceiling,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +129,7 @@ impl World {
     }
 
     fn events(&self) -> Vec<Event> {
-        let mut events = vec![Event::Pause, Event::Resume, Event::Reconnect, Event::Resize];
+        let mut events = vec![Event::Pause, Event::Resume, Event::Reconnect, Event::Resize, Event::Ceiling];
         for (number, worker) in self.workers.iter().enumerate() {
             if self.free_client(number).is_some() {
                 events.push(Event::Acquire(number));
@@ -221,6 +223,11 @@ impl World {
                 self.workers[OWNER].pool.reconnect(now);
                 self.recall();
             }
+            Event::Ceiling => {
+                let pool = &mut self.workers[OWNER].pool;
+                let ceiling = pool.ceiling.is_none().then(|| (pool.len() as u32).saturating_sub(1));
+                pool.keep_at_most(ceiling);
+            }
             Event::Resize => {
                 self.small = !self.small;
                 let size = if self.small { 1 } else { self.rules.settings.size };
@@ -274,7 +281,7 @@ impl World {
             return self.messages[at][OWNER].push_back(Message::Returned { server: owners });
         };
         let to = usize::from(ask.from.0);
-        let unwanted = worker.pool.is_unwanted(server);
+        let unwanted = worker.pool.is_recalled(server);
         let ages = worker.pool.ages(server);
         self.messages[OWNER][to].push_back(Message::Lent { id: ask.id, server, ages });
         if unwanted {
@@ -483,6 +490,10 @@ impl World {
     /// From here on nothing fails: every waiting client is served.
     fn finish_all(&mut self) {
         self.apply(Event::Resume);
+        if let Some(ceiling) = self.workers[OWNER].pool.ceiling {
+            self.give_back(ceiling as usize);
+            self.apply(Event::Ceiling);
+        }
         for _ in 0..400 {
             let message = self.next_message();
             let linked = (0..self.workers.len()).find(|at| !self.workers[*at].links.is_empty());
@@ -502,6 +513,32 @@ impl World {
         panic!("a client waits for ever");
     }
 
+    /// The pool gives back what another one needs, wherever its servers are: before any of them has been released more
+    /// than twice, of which the first may come before the borrower knows.
+    fn give_back(&mut self, ceiling: usize) {
+        for _ in 0..2 {
+            self.deliver_all();
+            for at in 0..self.workers.len() {
+                for _ in 0..self.workers[at].links.len() {
+                    if self.workers[OWNER].pool.len() > ceiling && !self.workers[at].links.is_empty() {
+                        self.apply(Event::Release(at));
+                        self.deliver_all();
+                    }
+                }
+            }
+        }
+        let has = self.workers[OWNER].pool.len();
+        assert!(has <= ceiling, "{has} servers are kept, and no more than {ceiling} should be");
+    }
+
+    fn deliver_all(&mut self) {
+        for _ in 0..100 {
+            let Some(event) = self.next_message() else { return };
+            self.apply(event);
+        }
+        panic!("messages without end");
+    }
+
     fn next_message(&self) -> Option<Event> {
         let count = self.workers.len();
         let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
@@ -515,7 +552,7 @@ impl World {
         let mut hash = DefaultHasher::new();
         let ago = |time: Time| if time == Time::NEVER { u64::MAX } else { self.now.since(time).micros() };
         let ahead = |time: Time| if time == Time::NEVER { u64::MAX } else { time.since(self.now).micros() };
-        (self.wanted, self.small).hash(&mut hash);
+        (self.wanted, self.small, self.workers[OWNER].pool.ceiling).hash(&mut hash);
         for worker in &self.workers {
             let pool = &worker.pool;
             (pool.run_state, pool.login == crate::state::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
@@ -629,11 +666,15 @@ fn settings() -> Settings {
 }
 
 fn traffic(event: Event) -> bool {
-    !matches!(event, Event::Pause | Event::Resume | Event::Reconnect | Event::Resize | Event::Failed)
+    !matches!(event, Event::Pause | Event::Resume | Event::Reconnect | Event::Resize | Event::Failed | Event::Ceiling)
+}
+
+fn with_another_pool(event: Event) -> bool {
+    event == Event::Ceiling || (traffic(event) && !matches!(event, Event::Leave(_) | Event::LostLeaving(_)))
 }
 
 fn commands_too(event: Event) -> bool {
-    !matches!(event, Event::Leave(_))
+    !matches!(event, Event::Leave(_) | Event::Ceiling)
 }
 
 #[test]
@@ -646,6 +687,12 @@ fn an_owner_and_a_borrower_share_two_servers() {
 fn an_owner_and_two_borrowers_share_one_server() {
     let rules = Rules { settings: Settings { size: 1, ..settings() }, clients: vec![1, 1, 1], events: traffic };
     assert!(walk("an owner and two borrowers", rules, 10) > 5_000);
+}
+
+#[test]
+fn another_pool_needs_a_server_that_may_be_lent() {
+    let rules = Rules { settings: settings(), clients: vec![1, 2], events: with_another_pool };
+    assert!(walk("another pool needs a server", rules, 10) > 5_000);
 }
 
 #[test]

@@ -118,7 +118,11 @@ impl Lender {
         let (mut updates, mut again) = (Vec::new(), Time::NEVER);
         for (worker, record) in self.borrowers.iter_mut().filter(|(_, record)| record.lent > 0) {
             let elsewhere = |conn| BorrowRequest::from_handle(conn).is_none_or(|request| request.from != *worker);
-            let oldest = pool.waiting().find(|(conn, _)| elsewhere(*conn)).map_or(Time::NEVER, |(_, since)| since);
+            let oldest = match pool.is_above_ceiling() {
+                // Another pool needs one of the servers before any client of this one.
+                true => Time::START,
+                false => pool.waiting().find(|(conn, _)| elsewhere(*conn)).map_or(Time::NEVER, |(_, since)| since),
+            };
             if oldest == record.reported {
                 continue;
             }
