@@ -9,7 +9,7 @@ use weir_auth::Method;
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, PeerRules, PoolConfig, UserRules};
+use crate::model::{Config, PeerRules, PoolConfig, ServerRules, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 use crate::settings;
@@ -20,7 +20,10 @@ use crate::toml_key::toml_key;
 pub fn to_toml(config: &Config) -> String {
     let mut page = opening(config);
     let (mut config, mut default) = (config.clone(), Config::default());
-    for section in Section::ALL.into_iter().filter(|s| !matches!(s, Section::Pool | Section::User | Section::Peer)) {
+    for section in Section::ALL
+        .into_iter()
+        .filter(|s| !matches!(s, Section::Pool | Section::User | Section::Peer | Section::Server))
+    {
         let mut lines = String::new();
         for setting in section.settings() {
             let (Some(value), Some(usual)) = (setting.field_mut(&mut config), setting.field_mut(&mut default)) else {
@@ -42,6 +45,9 @@ pub fn to_toml(config: &Config) -> String {
     }
     for (id, rules) in &config.peers {
         page.push_str(&peer(*id, rules));
+    }
+    for (name, rules) in &config.servers {
+        page.push_str(&server(name, rules));
     }
     for pool in config.pools.values().chain(&config.fallback) {
         page.push_str(&pool_section(pool, &config));
@@ -129,6 +135,18 @@ fn peer(id: u16, rules: &PeerRules) -> String {
     let (mut rules, mut usual) = (rules.clone(), PeerRules::blank());
     for setting in Section::Peer.settings() {
         if let (Some(value), Some(usual)) = (setting.peer_field_mut(&mut rules), setting.peer_field_mut(&mut usual)) {
+            section.push_str(&line(setting, &value, &usual));
+        }
+    }
+    section
+}
+
+fn server(name: &str, rules: &ServerRules) -> String {
+    let mut section = format!("\n[servers.{}]\n", toml_key(name));
+    let (mut rules, mut usual) = (*rules, ServerRules::blank());
+    for setting in Section::Server.settings() {
+        if let (Some(value), Some(usual)) = (setting.server_field_mut(&mut rules), setting.server_field_mut(&mut usual))
+        {
             section.push_str(&line(setting, &value, &usual));
         }
     }

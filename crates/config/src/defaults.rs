@@ -12,7 +12,7 @@ use crate::field::FieldMut;
 use crate::keepalive::Keepalive;
 use crate::model::{
     Alerts, Auth, Balance, Cluster, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, OnServerDown, Policy,
-    PoolConfig, Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
+    PoolConfig, PoolShare, Process, SessionAttrs, SocketIo, Spread, Telemetry, Tls, UntrackedParameters, Web,
 };
 use crate::origin::{FileFormat, Locations};
 use crate::pool_text::PoolText;
@@ -72,6 +72,7 @@ impl Default for PoolConfig {
             auth_query: None,
             auth_database: None,
             limits: Limits::default(),
+            share: PoolShare::default(),
         }
     }
 }
@@ -182,6 +183,7 @@ fn blank_config() -> Config {
         peer_id: 0,
         peers: BTreeMap::new(),
         users: BTreeMap::new(),
+        servers: BTreeMap::new(),
         max_user_connections: 0,
         max_logins_per_host: 0,
         max_user_client_connections: 0,

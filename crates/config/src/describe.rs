@@ -44,7 +44,7 @@ pub fn describe(shown: &str) -> Option<SettingText> {
 }
 
 fn is_global(setting: &Setting) -> bool {
-    !matches!(setting.section, Section::Pool | Section::User | Section::Peer)
+    !matches!(setting.section, Section::Pool | Section::User | Section::Peer | Section::Server)
 }
 
 #[cfg(test)]

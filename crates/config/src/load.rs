@@ -14,7 +14,7 @@ use crate::elsewhere::Elsewhere;
 use crate::error::{ConfigError, ConfigErrors, Found};
 use crate::field::FieldMut;
 use crate::ini;
-use crate::model::{Config, PoolConfig};
+use crate::model::{Config, PoolConfig, PoolShare};
 use crate::names::{BLANK_PANEL, FALLBACK, HOST_NAME, RESERVED_DATABASES};
 use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
 use crate::password_source::{self, TokenService, TokenSource};
@@ -146,7 +146,40 @@ impl Loader<'_> {
                 config.pools.insert(pool.name.clone(), Arc::new(pool));
             }
         }
+        config.sum_guarantees();
+        self.check_shares(&config);
         config
+    }
+
+    /// What the pools of a database server are guaranteed must fit.
+    fn check_shares(&mut self, config: &Config) {
+        for pool in config.pools.values().chain(&config.fallback) {
+            let name = wording::plain(&pool.name);
+            if let Some(server) = pool.share.server.as_deref().filter(|server| !config.servers.contains_key(*server)) {
+                let server = wording::plain(server);
+                let message =
+                    format!("[pools.{name}] shares the connections of server \"{server}\", which is not there");
+                let hint = format!("write [servers.{server}], and max_connections below it");
+                self.fault(config, &format!("pools.{}.server", pool.name), &message, &hint);
+            }
+        }
+        if let Some(pool) = config.fallback.as_ref().filter(|pool| pool.share.guaranteed > 0) {
+            let message = "[pools.\"*\"] has guaranteed_connections, and any number of databases may use it";
+            let hint = "guarantee connections to pools with a name; weight may be here";
+            self.fault(config, &format!("pools.{}.guaranteed_connections", pool.name), message, hint);
+        }
+        for (name, server) in
+            config.servers.iter().filter(|(_, s)| s.max_connections > 0 && s.guaranteed > s.max_connections)
+        {
+            let message = format!(
+                "the pools of server \"{}\" are guaranteed {} connections (guaranteed_connections), and max_connections is {}",
+                wording::plain(name),
+                server.guaranteed,
+                server.max_connections
+            );
+            let hint = "guarantee less, or raise max_connections if the server takes more";
+            self.fault(config, &format!("servers.{name}.max_connections"), &message, hint);
+        }
     }
 
     /// A node without a name has that of the machine: in a container, that of the pod.
@@ -326,6 +359,11 @@ impl Loader<'_> {
             auth_query: text.auth_query,
             auth_database: text.auth_database,
             limits: text.limits,
+            share: PoolShare {
+                server: text.server.filter(|name| !name.is_empty()).map(Arc::from),
+                guaranteed: text.guaranteed_connections,
+                weight: text.weight,
+            },
         })
     }
 

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::model::{Config, PoolConfig, UserRules};
+use weir_base::PoolMode;
+
+use crate::model::{Config, PoolConfig, PoolShare, UserRules};
 use crate::names::RESERVED_DATABASES;
 use crate::origin::FileFormat;
 
@@ -144,9 +146,38 @@ impl Config {
         (budget > 0).then_some(budget)
     }
 
+    /// The share that a database has of a database server's connections; `None` if it shares with no other.
+    pub fn share(&self, database: &str) -> Option<&PoolShare> {
+        if self.servers.is_empty() {
+            return None;
+        }
+        let share = &self.pools.get(database).or(self.fallback.as_ref())?.share;
+        share.server.as_deref().is_some_and(|server| self.servers.contains_key(server)).then_some(share)
+    }
+
+    /// Whether clients of a user keep their servers, in the pool of a database.
+    pub fn keeps_servers(&self, database: &str, user: &str) -> bool {
+        let of_user = self.users.get(user).and_then(|rules| rules.mode);
+        let mode = of_user.or_else(|| Some(self.pools.get(database).or(self.fallback.as_ref())?.policy.mode));
+        mode == Some(PoolMode::Session)
+    }
+
+    /// Sums up what the pools of each database server are guaranteed; for who makes a configuration, after its pools.
+    pub fn sum_guarantees(&mut self) {
+        self.servers.values_mut().for_each(|server| server.guaranteed = 0);
+        for share in self.pools.values().map(|pool| &pool.share).filter(|share| share.guaranteed > 0) {
+            if let Some(server) = share.server.as_deref().and_then(|name| self.servers.get_mut(name)) {
+                server.guaranteed = server.guaranteed.saturating_add(share.guaranteed);
+            }
+        }
+    }
+
     /// Whether a limit that several pools share applies to the servers of a database and a user.
     pub fn is_limited(&self, database: &str, user: &str) -> bool {
-        self.db_connections(database) > 0 || self.user_connections(user) > 0 || self.shared_budget(database).is_some()
+        self.db_connections(database) > 0
+            || self.user_connections(user) > 0
+            || self.shared_budget(database).is_some()
+            || self.share(database).is_some()
     }
 
     /// Whether TERM closes clients, rather than wait for them: a time is set for that, which PgBouncer does not have.

@@ -19,6 +19,7 @@ use crate::oidc::is_safe_url;
 use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
 use crate::password_source::{PasswordCommand, PasswordSource, TokenSource};
 use crate::patroni::Patroni;
+pub use crate::shares::{PoolShare, ServerRules};
 use crate::users::Users;
 
 /// The whole configuration, checked.
@@ -86,6 +87,8 @@ pub struct Config {
     pub peers: BTreeMap<u16, PeerRules>,
     /// Rules of single users, by name.
     pub users: BTreeMap<String, UserRules>,
+    /// Database servers whose connections pools share, by name.
+    pub servers: BTreeMap<String, ServerRules>,
     /// The most server connections of a user, over all pools; 0 is unlimited.
     pub max_user_connections: u32,
     /// The limit of concurrent logins at one host and port, over all pools; 0 is unlimited.
@@ -602,6 +605,8 @@ pub struct PoolConfig {
     pub auth_database: Option<String>,
     /// The limits, resolved.
     pub limits: Limits,
+    /// Its share of a database server's connections.
+    pub share: PoolShare,
 }
 
 /// How the connections of a pool are spread over its servers (`load_balance_hosts`).

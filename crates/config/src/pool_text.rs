@@ -32,6 +32,9 @@ pub(crate) struct PoolText {
     pub(crate) auth_query: Option<String>,
     pub(crate) auth_database: Option<String>,
     pub(crate) limits: Limits,
+    pub(crate) server: Option<String>,
+    pub(crate) guaranteed_connections: u32,
+    pub(crate) weight: u32,
 }
 
 impl PoolText {
@@ -61,6 +64,9 @@ impl PoolText {
             auth_query: None,
             auth_database: None,
             limits: config.limits.clone(),
+            server: None,
+            guaranteed_connections: 0,
+            weight: 1,
         }
     }
 
@@ -92,6 +98,9 @@ impl PoolText {
             auth_query: pool.auth_query.clone(),
             auth_database: pool.auth_database.clone(),
             limits: pool.limits.clone(),
+            server: pool.share.server.as_deref().map(str::to_owned),
+            guaranteed_connections: pool.share.guaranteed,
+            weight: pool.share.weight,
             ..PoolText::blank(&pool.name, config)
         }
     }

@@ -135,6 +135,10 @@ pub(crate) fn purpose(section: Section) -> &'static str {
             "Other processes behind the same address, by their numbers (`peer_id` in `[process]`); this one may be among \
              them. A request to cancel that reaches the wrong one is passed on to the right one. An ini has them in `[peers]`."
         }
+        Section::Server => {
+            "Database servers whose connections several pools share, by names of your own; see \
+             [Fair shares of one server](howto/fair-shares.md). A pool says with `server` which one it uses."
+        }
         Section::Foreign => "What only PgBouncer has.",
         Section::Limits => {
             "Sizes, limits and timeouts of all pools. Each but `statement_memory` may also be in a pool, for that \

@@ -1,5 +1,6 @@
 //! What changes with a reload, and what needs a restart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::model::{Config, Listen, Web};
@@ -73,7 +74,22 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
             changes.push(Change { key, old: before, new: after });
         }
     }
+    found.live.extend(servers_that_differ(&old, &new));
     found
+}
+
+/// Changed limits of database servers.
+fn servers_that_differ(old: &Config, new: &Config) -> Vec<Change> {
+    let names: BTreeSet<&String> = old.servers.keys().chain(new.servers.keys()).collect();
+    let limit = |config: &Config, name: &String| {
+        config.servers.get(name).map_or_else(String::new, |server| server.max_connections.to_string())
+    };
+    let change = |name: &String| Change {
+        key: format!("servers.{name}.max_connections"),
+        old: limit(old, name),
+        new: limit(new, name),
+    };
+    names.into_iter().map(change).filter(|change| change.old != change.new).collect()
 }
 
 /// A configuration that may follow the one in force: settings that need a restart have the values in force.

@@ -7,7 +7,7 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
-use crate::model::{Config, Limits, PeerRules, Policy, UserRules};
+use crate::model::{Config, Limits, PeerRules, Policy, ServerRules, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 
@@ -65,6 +65,7 @@ pub(crate) enum Section {
     Limits,
     User,
     Peer,
+    Server,
     Pool,
     /// No section of TOML: only an ini has these settings, and they do nothing.
     Foreign,
@@ -107,6 +108,7 @@ pub(crate) enum Field {
     Policy(fn(&mut Policy) -> FieldMut<'_>),
     User(fn(&mut UserRules) -> FieldMut<'_>),
     Peer(fn(&mut PeerRules) -> FieldMut<'_>),
+    Server(fn(&mut ServerRules) -> FieldMut<'_>),
     /// The value is kept under the setting's name in the ini, and only shown.
     Inert,
     /// Read by code of its own: the setting is not a single value.
@@ -121,7 +123,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 17] = [
+    pub(crate) const ALL: [Section; 18] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -138,6 +140,7 @@ impl Section {
         Section::Limits,
         Section::User,
         Section::Peer,
+        Section::Server,
         Section::Pool,
     ];
 
@@ -160,6 +163,7 @@ impl Section {
             Section::Limits => "limits",
             Section::User => "users",
             Section::Peer => "peers",
+            Section::Server => "servers",
             Section::Pool => "pools",
             Section::Foreign => "pgbouncer",
         }
@@ -170,7 +174,9 @@ impl Section {
     /// plane, is each node's own.
     pub(crate) fn is_shared(self) -> bool {
         match self {
-            Section::General | Section::Auth | Section::Limits | Section::User | Section::Pool => true,
+            Section::General | Section::Auth | Section::Limits | Section::User | Section::Server | Section::Pool => {
+                true
+            }
             Section::Listen
             | Section::TlsClient
             | Section::TlsServer
@@ -190,7 +196,7 @@ impl Section {
     /// The section's name in messages.
     pub(crate) fn title(self) -> String {
         match self {
-            Section::Pool | Section::User => format!("[{}.NAME]", self.name()),
+            Section::Pool | Section::User | Section::Server => format!("[{}.NAME]", self.name()),
             Section::Peer => format!("[{}.NUMBER]", self.name()),
             section => format!("[{}]", section.name()),
         }
@@ -318,7 +324,7 @@ impl Setting {
             Field::Policy(field) => Some(field(&mut config.policy)),
             Field::Limits(field) => Some(field(&mut config.limits)),
             Field::Inert => Some(FieldMut::Inert(config.inert.entry(self.name).or_default())),
-            Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Apart => None,
+            Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Server(_) | Field::Apart => None,
         }
     }
 
@@ -328,7 +334,7 @@ impl Setting {
             Field::Pool(field) => Some(field(pool)),
             Field::Policy(field) => Some(field(&mut pool.policy)),
             Field::Limits(field) => Some(field(&mut pool.limits)),
-            Field::Config(_) | Field::User(_) | Field::Peer(_) | Field::Inert | Field::Apart => None,
+            Field::Config(_) | Field::User(_) | Field::Peer(_) | Field::Server(_) | Field::Inert | Field::Apart => None,
         }
     }
 
@@ -336,6 +342,14 @@ impl Setting {
     pub(crate) fn user_field_mut<'a>(&self, rules: &'a mut UserRules) -> Option<FieldMut<'a>> {
         match self.field {
             Field::User(field) => Some(field(rules)),
+            _ => None,
+        }
+    }
+
+    /// The field that this setting fills in the rules of a database server.
+    pub(crate) fn server_field_mut<'a>(&self, server: &'a mut ServerRules) -> Option<FieldMut<'a>> {
+        match self.field {
+            Field::Server(field) => Some(field(server)),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use crate::ciphers;
 use crate::elsewhere::{self, Elsewhere};
 use crate::error::{ConfigError, Found};
 use crate::kind::Kind;
-use crate::model::{Config, MAX_PEER_ID, PeerRules, UserRules};
+use crate::model::{Config, MAX_PEER_ID, PeerRules, ServerRules, UserRules};
 use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
 use crate::suggest::{nearest, nearest_or_longer};
@@ -117,6 +117,7 @@ impl<'a> Reader<'a> {
                 Section::Pool => {}
                 Section::User => config.users = self.user_rules(table),
                 Section::Peer => config.peers = self.peers(table),
+                Section::Server => config.servers = self.servers(table),
                 section => self.section_keys(section, table, config, users),
             }
         }
@@ -224,6 +225,34 @@ impl<'a> Reader<'a> {
                 self.found.note(self.error(line, &format!("host is missing in [peers.{name}]"), hint));
             }
             all.insert(id, peer);
+        }
+        all
+    }
+
+    fn servers(&mut self, table: &dyn TableLike) -> BTreeMap<String, ServerRules> {
+        let mut all = BTreeMap::new();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name);
+            let Some(keys) = item.as_table_like() else {
+                let message = format!("\"{}\" in [servers] must be a section", plain(name));
+                let hint = "write [servers.NAME], and max_connections below it";
+                self.found.note(self.error(line, &message, Some(hint.to_owned())));
+                continue;
+            };
+            self.remember(format!("servers.{name}"), line);
+            let mut server = ServerRules::blank();
+            self.fill(Section::Server, name, keys, |setting, raw| {
+                setting.server_field_mut(&mut server).map_or(Ok(()), |field| setting.write(field, raw))
+            });
+            if server.max_connections == 0 && !self.found.explains(&format!("servers.{name}")) {
+                let hint = Some("write the most connections that the server's pools may have together".to_owned());
+                self.found.note(self.error(
+                    line,
+                    &format!("max_connections is missing in [servers.{}]", plain(name)),
+                    hint,
+                ));
+            }
+            all.insert(name.to_owned(), server);
         }
         all
     }

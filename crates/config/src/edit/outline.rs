@@ -163,7 +163,7 @@ pub(super) fn is_password(path: &Path<'_>) -> bool {
 
 fn setting_of(path: &Path<'_>) -> Option<&'static Setting> {
     let (section, key) = match path {
-        [section @ ("pools" | "users" | "peers"), _, key] => ((*section).to_owned(), key),
+        [section @ ("pools" | "users" | "peers" | "servers"), _, key] => ((*section).to_owned(), key),
         [outer, inner, key] => (format!("{outer}.{inner}"), key),
         [section, key] => ((*section).to_owned(), key),
         _ => return None,

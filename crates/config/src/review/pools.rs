@@ -6,7 +6,7 @@ use weir_auth::Method;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target};
 
 use super::{Review, plain};
-use crate::model::{Limits, PoolConfig};
+use crate::model::{Limits, PoolConfig, ServerRules};
 use crate::names::RESERVED_DATABASES;
 use crate::server_password::ServerPassword;
 
@@ -66,6 +66,8 @@ impl Review<'_> {
         self.unbounded_size(pool);
         self.auto_without_statements(pool);
         self.no_server_to_share(pool);
+        self.guarantee_beyond_size(pool);
+        self.nothing_left(pool);
         if limits.size > 0 && limits.min_size > limits.size {
             let (min_size, size) = (self.pool_setting("min_size"), self.pool_setting("size"));
             let text = format!(
@@ -117,10 +119,43 @@ impl Review<'_> {
             .help("raise the size, or give the clients that listen a pool in session mode");
     }
 
+    /// A pool with one user may not open what it is guaranteed.
+    fn guarantee_beyond_size(&mut self, pool: &PoolConfig) {
+        let (guaranteed, limits) = (u64::from(pool.share.guaranteed), &pool.limits);
+        let of_database = (limits.max_db_connections > 0).then_some(u64::from(limits.max_db_connections));
+        let of_one = limits.max_servers().filter(|_| pool.user.is_some());
+        let Some(most) = of_database.into_iter().chain(of_one).min().filter(|most| *most < guaranteed) else { return };
+        if self.config.share(&pool.name).is_some() {
+            let title = self.title(pool);
+            let text =
+                format!("guaranteed_connections {guaranteed} of {title} is more than the {most} that it may open");
+            self.warn(&format!("pools.{}.guaranteed_connections", pool.name), text).help("lower it, or raise size");
+        }
+    }
+
+    /// A pool gets nothing while others keep what they are guaranteed, which is all that there is.
+    fn nothing_left(&mut self, pool: &PoolConfig) {
+        let Some(name) =
+            self.config.share(&pool.name).filter(|share| share.guaranteed == 0).and_then(|s| s.server.as_deref())
+        else {
+            return;
+        };
+        let all = |server: &ServerRules| server.guaranteed >= server.max_connections;
+        if self.config.servers.get(name).is_some_and(all) {
+            let title = self.title(pool);
+            let text = format!(
+                "{title} gets no server while others keep theirs: all of server {} are guaranteed",
+                plain(name)
+            );
+            self.warn(&format!("pools.{}.server", pool.name), text).help("guarantee it some, too, or others less");
+        }
+    }
+
     /// A pool whose size is 0 opens a server for every client that asks for one, which is what a pooler prevents.
     fn unbounded_size(&mut self, pool: &PoolConfig) {
         let of_user = pool.user.as_deref().map_or(0, |user| self.config.user_connections(user));
-        if pool.limits.size > 0 || pool.limits.max_db_connections > 0 || of_user > 0 {
+        let shares = self.config.share(&pool.name).is_some();
+        if pool.limits.size > 0 || pool.limits.max_db_connections > 0 || of_user > 0 || shares {
             return;
         }
         let (title, setting) = (self.title(pool), self.pool_setting("size"));
@@ -158,6 +193,10 @@ fn without_effect(pool: &PoolConfig, limits: &Limits) -> Vec<(&'static str, &'st
     }
     if matches!(pool.policy.mode, PoolMode::Session | PoolMode::Statement) {
         found.push(("listen", "in this mode each client listens by its own server"));
+    }
+    if pool.share.server.is_none() {
+        let why = "the pool has no server, whose connections it could share";
+        found.extend([("guaranteed_connections", why), ("weight", why)]);
     }
     if pool.policy.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));

@@ -12,6 +12,7 @@ mod oidc;
 mod peers;
 mod pool;
 mod process;
+mod servers;
 mod telemetry;
 mod tls;
 mod users;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         users::SETTINGS,
         peers::SETTINGS,
         cluster::SETTINGS,
+        servers::SETTINGS,
         pool::SETTINGS,
         inert::SETTINGS,
     ];

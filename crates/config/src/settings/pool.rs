@@ -255,4 +255,31 @@ pub(super) static SETTINGS: &[Setting] = &[
         "The pool for this query. Default: `query_database` of `[auth]`.",
     )
     .database(&["auth_dbname"]),
+    Setting::new(
+        Pool,
+        "server",
+        Kind::Text,
+        "",
+        Field::Pool(|p| FieldMut::Text(&mut p.server)),
+        "The section of `[servers]` whose `max_connections` the pool shares with others, whatever their hosts. Default: \
+         none, and only the pool's own limits hold.",
+    ),
+    Setting::new(
+        Pool,
+        "guaranteed_connections",
+        Kind::Number { min: 0, max: 1_000_000 },
+        "0",
+        Field::Pool(|p| FieldMut::U32(&mut p.guaranteed_connections)),
+        "How many connections of its `server` the pool gets whenever it needs them, over all users: what others have of \
+         them is taken back, an idle one at once, and one in use when it is released. Until then others may use them.",
+    ),
+    Setting::new(
+        Pool,
+        "weight",
+        Kind::Number { min: 1, max: 1000 },
+        "1",
+        Field::Pool(|p| FieldMut::U32(&mut p.weight)),
+        "The pool's part of the connections of its `server` while several pools want more than there are: with 3 it gets three \
+         times as many as one with 1. The guaranteed ones count.",
+    ),
 ];

@@ -236,6 +236,32 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
+fn shares_without_a_server_and_a_guarantee_beyond_the_size_are_found() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
+    assert_eq!(
+        with("weight = 2"),
+        ["7: warning: weight of [pools.app] has no effect: the pool has no server, whose connections it could share"]
+    );
+    assert_eq!(
+        with("size = 4\nserver = \"s\"\nguaranteed_connections = 5\n[servers.s]\nmax_connections = 9"),
+        [
+            "9: warning: guaranteed_connections 5 of [pools.app] is more than the 4 that it may open; lower it, or raise size"
+        ]
+    );
+    assert_eq!(with("size = 0\nserver = \"s\"\n[servers.s]\nmax_connections = 9"), [""; 0], "there is another limit");
+    assert_eq!(
+        with(
+            "server = \"s\"\n[pools.b]\nhost = \"db\"\nuser = \"u\"\npassword = \"p\"\nserver = \"s\"\n\
+              guaranteed_connections = 3\n[servers.s]\nmax_connections = 3"
+        ),
+        [
+            "7: warning: [pools.app] gets no server while others keep theirs: all of server s are guaranteed; guarantee it some, \
+          too, or others less"
+        ]
+    );
+}
+
+#[test]
 fn a_pool_without_a_limit_is_found_with_what_to_write() {
     let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
     assert_eq!(

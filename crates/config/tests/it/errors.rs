@@ -118,7 +118,7 @@ fn an_unknown_section() {
         error("[colours]"),
         "weir.toml:1: unknown section [colours]; there are [general], [listen], [auth], [tls.client], \
          [tls.server], [dns], [process], [web], [web.oidc], [cluster], [alerts], [telemetry], [log], [limits], \
-         [users.NAME], [peers.NUMBER], [pools.NAME]"
+         [users.NAME], [peers.NUMBER], [servers.NAME], [pools.NAME]"
     );
 }
 
@@ -429,4 +429,35 @@ fn an_account_is_a_role_and_a_hash_and_a_mistake_in_one_shows_no_hash() {
         assert!(error.contains("weir.toml:4: ") && error.contains("weir account"), "{error}");
         assert!(!error.contains("hush"), "{error}");
     }
+}
+
+#[test]
+fn shares_of_a_server_that_is_not_there_or_can_not_keep_what_it_guarantees() {
+    assert_eq!(
+        pool_error("server = \"main\""),
+        "weir.toml:5: [pools.app] shares the connections of server \"main\", which is not there; write [servers.main], and \
+         max_connections below it"
+    );
+    assert_eq!(
+        pool_error("[servers.main]"),
+        "weir.toml:5: max_connections is missing in [servers.main]; write the most connections that the server's pools \
+         may have together"
+    );
+    let two = "server = \"main\"\nguaranteed_connections = 6\n[pools.b]\nhost = \"db\"\nserver = \"main\"\n\
+               guaranteed_connections = 5\n[servers.main]\nmax_connections = 10";
+    assert_eq!(
+        pool_error(two),
+        "weir.toml:12: the pools of server \"main\" are guaranteed 11 connections (guaranteed_connections), and \
+         max_connections is 10; guarantee less, or raise max_connections if the server takes more"
+    );
+    let any = "[pools.\"*\"]\nhost = \"db\"\nserver = \"main\"\nguaranteed_connections = 1\n[servers.main]\nmax_connections = 10";
+    assert_eq!(
+        pool_error(any),
+        "weir.toml:8: [pools.\"*\"] has guaranteed_connections, and any number of databases may use it; guarantee \
+         connections to pools with a name; weight may be here"
+    );
+    assert_eq!(
+        pool_error("[servers]\nmain = 5"),
+        "weir.toml:6: \"main\" in [servers] must be a section; write [servers.NAME], and max_connections below it"
+    );
 }

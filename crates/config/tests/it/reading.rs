@@ -208,3 +208,20 @@ fn peers_are_read_in_both_forms_and_written_down() {
         assert!(error.to_string().contains(why), "{error:?}");
     }
 }
+
+#[test]
+fn pools_share_the_connections_of_a_server() {
+    let config = read_with_user(
+        "[pools.a]\nhost = \"db\"\nserver = \"main\"\nguaranteed_connections = 5\nweight = 3\n\
+         [pools.b]\nhost = \"db\"\nserver = \"main\"\nguaranteed_connections = 2\nmode = \"session\"\n[pools.c]\nhost = \"db\"\n\
+         [users.app]\nmode = \"transaction\"\n[servers.main]\nmax_connections = 90",
+    );
+    let main = config.servers["main"];
+    assert_eq!((main.max_connections, main.guaranteed), (90, 7));
+    let share = config.share("a").expect("it has one");
+    assert_eq!((share.server.as_deref(), share.guaranteed, share.weight), (Some("main"), 5, 3));
+    assert_eq!((config.share("b").map(|share| share.weight), config.share("c")), (Some(1), None));
+    assert!(config.is_limited("a", "app") && !config.is_limited("c", "app"));
+    let keeps = [("a", "bob"), ("b", "bob"), ("b", "app")].map(|(pool, user)| config.keeps_servers(pool, user));
+    assert_eq!(keeps, [false, true, false], "a user's mode comes before the pool's");
+}
