@@ -67,6 +67,8 @@ pub struct Report {
     pub cluster: Option<Arc<ClusterView>>,
     /// Hosts of servers that give no answer.
     pub unresponsive: HashMap<Target, UnresponsiveHost>,
+    /// How many servers pools give back to others of their database server, by database; worker 0 knows.
+    pub giving_back: BTreeMap<String, u32>,
     /// Where pools that want a primary write; worker 0 knows.
     pub primaries: Vec<PrimaryRecord>,
     /// What Patroni says of the hosts of pools; worker 0 knows.
@@ -417,6 +419,7 @@ impl Report {
         self.dns.extend(other.dns);
         self.peers.extend(other.peers);
         self.cluster = self.cluster.take().or(other.cluster);
+        self.giving_back.extend(other.giving_back);
         self.primaries.extend(other.primaries);
         self.patroni.extend(other.patroni);
         self.primary_waits.add(other.primary_waits);

@@ -32,6 +32,8 @@ pub struct PoolQueue<'a> {
     pub idle: Option<Time>,
     /// The pool hands out no servers now, or is being removed.
     pub stopped: bool,
+    /// How many servers it has, if this worker owns it, and whether it waits for the permission to open one more.
+    pub owned: Option<(usize, bool)>,
 }
 
 impl Engine {
@@ -94,6 +96,7 @@ impl<'a> Inspect<'a> {
             head: slot.pool.waiting().find(|(conn, _)| BorrowRequest::from_handle(*conn).is_none()),
             idle: slot.pool.longest_idle(),
             stopped: slot.removed || slot.pool.is_paused(),
+            owned: (!slot.lending.is_borrower()).then(|| (slot.pool.len(), slot.quota.is_waiting())),
         })
     }
 

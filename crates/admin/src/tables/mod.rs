@@ -102,6 +102,7 @@ pub fn columns_with(what: Show, format: FileFormat) -> &'static [Column] {
     let all = columns(what);
     match (what, format) {
         (Show::Pools, FileFormat::Ini) => &all[..pools::PGBOUNCERS_POOLS],
+        (Show::Databases, FileFormat::Ini) => &all[..pools::PGBOUNCERS_DATABASES],
         (Show::Clients | Show::Servers, FileFormat::Ini) => &all[..connections::PGBOUNCERS_CONNECTIONS],
         _ => all,
     }

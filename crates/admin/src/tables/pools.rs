@@ -39,6 +39,7 @@ pub(super) const POOLS: &[Column] = &[
 /// How many columns PgBouncer's SHOW POOLS has.
 pub(super) const PGBOUNCERS_POOLS: usize = 17;
 
+/// The last four are Weir's own: a `pgbouncer.ini` has [`PGBOUNCERS_DATABASES`] of them.
 pub(super) const DATABASES: &[Column] = &[
     text_column("name"),
     text_column("host"),
@@ -57,7 +58,14 @@ pub(super) const DATABASES: &[Column] = &[
     int4("current_client_connections"),
     int4("paused"),
     int4("disabled"),
+    text_column("server"),
+    int4("guaranteed_connections"),
+    int4("weight"),
+    int4("giving_back"),
 ];
+
+/// How many of the columns of DATABASES PgBouncer has.
+pub(super) const PGBOUNCERS_DATABASES: usize = 17;
 
 /// The two sizes are texts, as PgBouncer sends them: empty for a user without its own.
 pub(super) const USERS: &[Column] = &[
@@ -173,6 +181,10 @@ fn database(name: &str, pool: &PoolConfig, used: InUse, snapshot: &Snapshot<'_>)
         text(used.clients),
         flag(snapshot.report.paused.contains(name)),
         flag(snapshot.report.disabled.contains(name)),
+        pool.share.server.as_deref().map(str::to_owned),
+        text(pool.share.guaranteed),
+        text(pool.share.weight),
+        text(snapshot.report.giving_back.get(name).copied().unwrap_or(0)),
     ]
 }
 
@@ -195,6 +207,10 @@ fn console_database(snapshot: &Snapshot<'_>) -> Row {
         text(snapshot.report.console_clients),
         flag(false),
         flag(false),
+        None,
+        text(0),
+        text(1),
+        text(0),
     ]
 }
 

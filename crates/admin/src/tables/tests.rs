@@ -50,10 +50,10 @@ const REFERENCE: [(Show, &str, &str); 31] = [
     (Show::Servers, CONNECTION_KINDS, CONNECTION),
     (
         Show::Databases,
-        "ssissiiiissiiiiii",
+        "ssissiiiissiiiiiisiii",
         "name, host, port, database, force_user, pool_size, min_pool_size, reserve_pool_size, server_lifetime, \
          pool_mode, load_balance_hosts, max_connections, current_connections, max_client_connections, \
-         current_client_connections, paused, disabled",
+         current_client_connections, paused, disabled, server, guaranteed_connections, weight, giving_back",
     ),
     (
         Show::Users,
@@ -405,9 +405,9 @@ fn databases_show_what_is_configured_and_what_is_in_use() {
     assert_eq!(
         lines(Show::Databases),
         [
-            "app,127.0.0.1,5433,app_db,owner,7,2,3,1800,transaction,-,0,5,0,4,1,0",
-            "pgbouncer,-,6000,pgbouncer,pgbouncer,2,0,0,1800,statement,-,0,0,0,1,0,0",
-            "zoo,/run/postgresql,5432,zoo,-,20,0,0,1800,-,-,0,0,0,0,0,1",
+            "app,127.0.0.1,5433,app_db,owner,7,2,3,1800,transaction,-,0,5,0,4,1,0,-,0,1,0",
+            "pgbouncer,-,6000,pgbouncer,pgbouncer,2,0,0,1800,statement,-,0,0,0,1,0,0,-,0,1,0",
+            "zoo,/run/postgresql,5432,zoo,-,20,0,0,1800,-,-,0,0,0,0,0,1,-,0,1,0",
         ]
     );
 }

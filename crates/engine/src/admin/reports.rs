@@ -34,6 +34,7 @@ impl Admin {
             dns: core.hosts.dns.records(core.common.now()),
             peers: forward::peer_pools(core),
             cluster: workers.budget.view(),
+            giving_back: workers.giving_back(),
             primaries: self.primaries.records(|at| core.common.wall(at)),
             patroni: self.patroni.records(|at| core.common.wall(at)),
             faults: self.faults.clone(),

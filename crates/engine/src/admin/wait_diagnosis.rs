@@ -112,12 +112,18 @@ impl Diagnosis<'_> {
         let (of_database, of_user) = (self.config.db_connections(name), self.config.user_connections(user));
         let of_database = (of_database > 0).then(|| format!("max_db_connections of {name} is {of_database}"));
         let of_user = (of_user > 0).then(|| format!("max_user_connections of {user} is {of_user}"));
+        let of_server = self.config.share(name).and_then(|share| {
+            let (server, share) = (share.server.as_deref()?, share);
+            let most = self.config.servers.get(server)?.max_connections;
+            let guaranteed = share.guaranteed;
+            Some(format!("max_connections of server {server} is {most}, and {name} is guaranteed {guaranteed} of them"))
+        });
         let of_nodes = self.config.shared_budget(name).map(|_| {
             "this node's share of the connections that nodes share is used, and it gets no more now, as without etcd \
              (SHOW CLUSTER)"
                 .to_owned()
         });
-        let limits: Vec<String> = of_database.into_iter().chain(of_user).chain(of_nodes).collect();
+        let limits: Vec<String> = of_database.into_iter().chain(of_user).chain(of_server).chain(of_nodes).collect();
         format!("No other server is allowed: {}.", limits.join(", "))
     }
 

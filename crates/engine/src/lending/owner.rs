@@ -30,7 +30,7 @@ pub(crate) fn send_lent<I: Io>(
     let resolved = server.connection.on().map(|(name, address)| (name.into(), address));
     messages::untie(core, &mut server);
     let slot = core.pools.get(ix);
-    let unwanted = slot.pool.is_unwanted(lent) || server.closes;
+    let unwanted = slot.pool.is_recalled(lent) || server.closes;
     let body = Body::Lent(Box::new(Lent {
         id: request.id,
         lent,

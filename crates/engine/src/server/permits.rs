@@ -22,9 +22,9 @@ pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: 
         QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
             server_answered(core, now, id, pool, full.is_none().then_some(at), io);
         }
-        QuotaReply::FindIdle { key, round } => {
-            let longest = idle::longest_idle(core, &key);
-            core.idle_search.begin(&mut core.common, key.clone());
+        QuotaReply::FindIdle { key, round, spared } => {
+            let longest = idle::longest_idle(core, &key, &spared);
+            core.idle_search.begin(&mut core.common, key.clone(), spared);
             request(QuotaRequest::Idle { key, round: Some(round), longest }, io);
         }
         QuotaReply::StopFinding { key } => core.idle_search.end(&mut core.common, &key),
@@ -34,6 +34,12 @@ pub(crate) fn quota_replied<I: Io>(core: &mut Core, now: Time, at: Time, reply: 
             match ix.filter(|ix| core.pools.get_mut(*ix).pool.evict()) {
                 Some(ix) => core.common.follow_up(FollowUp::PollPool(ix)),
                 None => request(QuotaRequest::NotIdle { key }, io),
+            }
+        }
+        QuotaReply::KeepAtMost { pool, servers, .. } => {
+            if let Some(ix) = core.pools.find(&pool.database, &pool.user) {
+                core.pools.get_mut(ix).pool.keep_at_most(servers);
+                core.common.follow_up(FollowUp::PollPool(ix));
             }
         }
     }
@@ -126,6 +132,8 @@ pub(crate) fn limit_pool<I: Io>(core: &mut Core, now: Time, ix: PoolIx, io: &mut
             slot.pool.open_declined(now, now);
             request(cancel, io);
         }
+        // Worker 0 says so, too; until then a server would be closed as soon as it is open.
+        slot.pool.keep_at_most(None);
         let count = slot.quota.end();
         if count > 0 {
             request(QuotaRequest::Release { resource, count }, io);

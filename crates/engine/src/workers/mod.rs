@@ -6,6 +6,8 @@
 //! - `budget`: what this node may open of pools that several nodes share. `shares`: servers beyond that. `lease`:
 //!   whether something was granted under a lease that has ended.
 
+use std::collections::BTreeMap;
+
 pub(crate) mod budget;
 pub(crate) mod client_counts;
 pub(crate) mod lease;
@@ -25,6 +27,11 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
+    /// Worker 0: how many servers pools give back to others of their database server, by database.
+    pub(crate) fn giving_back(&self) -> BTreeMap<String, u32> {
+        self.counter.shares().giving_back()
+    }
+
     /// How many clients are counted under limits.
     pub(crate) fn clients_counted(&self) -> u32 {
         self.counter.clients()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_admin::SharedLimits;
 use weir_base::{Time, WorkerId};
-use weir_config::Config;
+use weir_config::{Config, PoolShare};
 
 use crate::common::FollowUp;
 use crate::core::Core;
@@ -14,7 +14,8 @@ use crate::timers::Who;
 use crate::workers::Workers;
 use crate::workers::budget::{NodeBudget, database_of};
 use crate::workers::messages::{Message, Payload};
-use crate::workers::quota::{Key, QuotaReply, QuotaRequest};
+use crate::workers::quota::counter::Limits;
+use crate::workers::quota::{Key, PoolId, QuotaReply, QuotaRequest, Share};
 use crate::workers::send::COUNTER;
 
 impl Workers {
@@ -25,7 +26,7 @@ impl Workers {
             let name = database_of(key).filter(|name| config.shared_budget(name).is_some());
             name.is_some_and(|name| count > budget.allowed(now, name))
         };
-        let limit = |key: &Key| limit(key, now, config, budget);
+        let limit = InForce { now, config, budget };
         let replies = self.counter.shrink(workers, &limit, &beyond);
         let excess = |name: &String| self.counter.servers_of(name).saturating_sub(budget.allowed(now, name));
         for (name, excess) in budget.pools().map(|name| (name, excess(name))).filter(|(_, excess)| *excess > 0) {
@@ -47,7 +48,7 @@ impl Workers {
         io: &mut I,
     ) {
         let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
-        let limit = |key: &Key| limit(key, now, config, budget);
+        let limit = InForce { now, config, budget };
         let replies = self.counter.receive(from, request, workers, &limit);
         send_quota_replies(core, replies, io);
         check_shared_servers_ended(core);
@@ -109,18 +110,37 @@ impl Workers {
     pub(crate) fn limits_changed<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.common.worker() == COUNTER {
             let (config, workers, budget) = (core.common.config(), core.common.workers(), &self.budget);
-            let limit = |key: &Key| limit(key, now, config, budget);
+            let limit = InForce { now, config, budget };
             let replies = self.counter.limits_changed(workers, &limit);
             send_quota_replies(core, replies, io);
         }
     }
 }
 
-/// A key's limit; 0 is unlimited. The share of a node replaces the configured limit of all nodes.
-fn limit(key: &Key, now: Time, config: &Config, budget: &NodeBudget) -> u32 {
-    match database_of(key) {
-        Some(name) if config.shared_budget(name).is_some() => budget.limit(now, name),
-        _ => key.limit(config),
+/// The limits now. The share of a node replaces the configured limit of all nodes.
+struct InForce<'a> {
+    now: Time,
+    config: &'a Config,
+    budget: &'a NodeBudget,
+}
+
+impl Limits for InForce<'_> {
+    fn limit(&self, key: &Key) -> u32 {
+        match database_of(key) {
+            Some(name) if self.config.shared_budget(name).is_some() => self.budget.limit(self.now, name),
+            _ => key.limit(self.config),
+        }
+    }
+
+    fn share(&self, pool: &PoolId) -> Option<Share> {
+        let share = self.config.share(&pool.database)?;
+        let keeps = self.config.keeps_servers(&pool.database, &pool.user);
+        let &PoolShare { guaranteed, weight, .. } = share;
+        Some(Share { server: share.server.clone()?, guaranteed, weight, keeps })
+    }
+
+    fn guaranteed(&self, server: &str) -> u32 {
+        self.config.servers.get(server).map_or(0, |server| server.guaranteed)
     }
 }
 
@@ -136,7 +156,9 @@ fn send_quota_replies<I: Io>(core: &Core, replies: Vec<QuotaReply>, io: &mut I) 
     let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(now, Box::new(reply))), None);
     for reply in replies {
         match reply {
-            QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => send(to, reply),
+            QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } | QuotaReply::KeepAtMost { to, .. } => {
+                send(to, reply);
+            }
             QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
                 (0..core.common.workers()).for_each(|worker| send(WorkerId(worker), reply.clone()));
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use weir_base::{ConnId, Span};
-use weir_config::{Config, OnServerDown};
+use weir_config::{Config, OnServerDown, PoolShare, ServerRules};
 use weir_engine::port::Signal;
 use weir_pgwire::{ErrorFields, put_back};
 
@@ -146,6 +146,65 @@ fn a_reload_that_lifts_the_limit_serves_waiting_clients() {
     world.pass(Span::from_secs(1));
     world.server();
     assert!(world.received(bob).ends_with(&ready(b'I')));
+}
+
+/// `db` and `other` share two connections, one of which is guaranteed to `other`.
+fn shares() -> Config {
+    let mut config = limited(0);
+    config.servers.insert("s".to_owned(), ServerRules { max_connections: 2, guaranteed: 0 });
+    for (name, guaranteed) in [("db", 0), ("other", 1)] {
+        let pool = config.pools.get_mut(name).expect("it is there");
+        Arc::make_mut(pool).share = PoolShare { server: Some("s".into()), guaranteed, weight: 1 };
+    }
+    config.sum_guarantees();
+    config
+}
+
+#[test]
+fn a_storm_gives_a_server_back_at_the_end_of_a_transaction_though_its_clients_wait() {
+    let mut world = World::new(shares());
+    let ann = world.arrival("ann", "db");
+    let one = world.server();
+    world.bytes(ann, &query("BEGIN"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let again = client(&mut world, "ann", "db");
+    world.bytes(again, &query("BEGIN"));
+    let two = world.server();
+    world.bytes(two, &done("BEGIN", b'T'));
+    let third = client(&mut world, "ann", "db");
+    world.bytes(third, &query("SELECT 3"));
+    let other = world.arrival("ann", "other");
+    assert!(world.connecting().is_none(), "both are in use");
+    world.bytes(ann, &query("COMMIT"));
+    world.bytes(one, &done("COMMIT", b'I'));
+    assert!(!world.is_open(one), "it is given back");
+    world.server();
+    assert!(world.received(other).ends_with(&ready(b'I')));
+    // What is left beyond the guarantee is the storm's.
+    world.bytes(again, &query("COMMIT"));
+    world.received(two);
+    world.bytes(two, &done("COMMIT", b'I'));
+    assert!(says(&world.received(two), "SELECT 3"));
+    assert!(world.is_open(two));
+}
+
+#[test]
+fn a_pool_that_shares_no_more_keeps_what_it_was_to_give_back() {
+    let mut world = World::new(shares());
+    let ann = world.arrival("ann", "db");
+    let one = world.server();
+    world.bytes(ann, &query("BEGIN"));
+    world.bytes(one, &done("BEGIN", b'T'));
+    let again = client(&mut world, "ann", "db");
+    world.bytes(again, &query("BEGIN"));
+    world.server();
+    world.arrival("ann", "other");
+    assert!(world.connecting().is_none(), "both are in use");
+    world.signal(Signal::Reload);
+    world.config_read(limited(0));
+    world.bytes(ann, &query("COMMIT"));
+    world.bytes(one, &done("COMMIT", b'I'));
+    assert!(world.is_open(one));
 }
 
 #[test]

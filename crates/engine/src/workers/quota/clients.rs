@@ -57,7 +57,7 @@ pub(crate) fn refusal(full: &Key) -> Refusal {
     match full {
         Key::ClientsOfUser(_) => Refusal::TooManyUserClients,
         Key::ClientsOfAddress(_) => Refusal::TooManyAddressClients,
-        Key::ClientsOfDatabase(_) | Key::ServersOfDatabase(_) | Key::ServersOfUser(_) => {
+        Key::ClientsOfDatabase(_) | Key::ServersOfDatabase(_) | Key::ServersOfUser(_) | Key::ConnectionsOf(_) => {
             Refusal::TooManyDatabaseClients
         }
     }
@@ -82,12 +82,12 @@ mod tests {
             Key::ClientsOfUser(_) => most.1,
             _ => most.2,
         };
-        counter.acquire(client, &limit).map_err(|full| refusal(&full))
+        counter.acquire(weir_base::WorkerId(0), client, &limit).map_err(|full| refusal(&full))
     }
 
     fn leave(counter: &mut Counter, client: Resource) {
         let request = QuotaRequest::Release { resource: client, count: 1 };
-        assert_eq!(counter.receive(weir_base::WorkerId(0), request, 1, &|_| 0), []);
+        assert_eq!(counter.receive(weir_base::WorkerId(0), request, 1, &|_: &Key| 0), []);
     }
 
     #[test]

@@ -6,19 +6,45 @@
 //! server that has been idle longest in another pool of the same database, or user, is closed for it; filling up to
 //! `min_pool_size` closes none.
 //!
+//! Where pools share the connections of a database server, `shares` has the order, and servers in use are taken back, too.
+//!
 //! Always true, and asserted by its tests: nothing is granted beyond a limit (servers from before the limit count, and
-//! requests wait for them); requests are granted by the age of their wait, and one without room under a key delays
-//! none under another; each has one answer, unless it is cancelled; for each full key at most one server is being
+//! requests wait for them); other requests are granted by the age of their wait, and one without room under a key delays
+//! none under another; each has one answer, unless it is cancelled; for each full key at most one idle server is being
 //! closed at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use weir_base::{Time, WorkerId};
 
-use super::{IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource};
+use super::servers::Spared;
+use super::shares::{Asking, ServerRule, Shares};
+use super::{IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource, Share};
 
-/// The limit of a key; 0 is unlimited.
-pub(crate) type Limit<'a> = &'a dyn Fn(&Key) -> u32;
+/// The configured limits.
+pub(crate) trait Limits {
+    /// The limit of a key; 0 is unlimited.
+    fn limit(&self, key: &Key) -> u32;
+
+    /// A pool's share of a database server's connections, where these have a limit.
+    fn share(&self, _pool: &PoolId) -> Option<Share> {
+        None
+    }
+
+    /// The sum of what a database server's pools are guaranteed.
+    fn guaranteed(&self, _server: &str) -> u32 {
+        0
+    }
+}
+
+impl<F: Fn(&Key) -> u32> Limits for F {
+    fn limit(&self, key: &Key) -> u32 {
+        self(key)
+    }
+}
+
+pub(crate) type Limit<'a> = &'a dyn Limits;
 
 /// A limit that allows none; a configured limit is never so high.
 pub(crate) const CLOSED: u32 = u32::MAX;
@@ -36,6 +62,7 @@ pub(crate) struct Counter {
     rounds: u64,
     /// Keys with more servers than they may have.
     shrinking: BTreeSet<Key>,
+    shares: Shares,
 }
 
 #[cfg_attr(test, derive(Clone))]
@@ -44,15 +71,20 @@ struct WaitingRequest {
     resource: Resource,
 }
 
+/// The age and the number of a waiting request.
+type At = (Time, u64);
+
 /// The progress of the search for an idle server under a full key.
 #[cfg_attr(test, derive(Clone))]
 enum Eviction {
     /// This many workers have not answered yet; the best answer so far.
-    Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)> },
+    Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)>, guarantees: u64 },
     /// No server was idle. The first that becomes idle is reported.
-    NoneIdle,
+    NoneIdle { guarantees: u64 },
     /// A server of this pool is being closed.
     Closing(PoolId),
+    /// A server was reported that must stay: the search begins again.
+    Again,
 }
 
 impl Counter {
@@ -71,7 +103,7 @@ impl Counter {
                 self.waiting.insert((since, id), WaitingRequest { worker: from, resource });
             }
             QuotaRequest::Acquire { id, resource, if_full: IfFull::Refuse } => {
-                let full = self.acquire(&resource, limit).err();
+                let full = self.acquire(from, &resource, limit).err();
                 replies.push(QuotaReply::Answer { to: from, id, resource, full });
             }
             QuotaRequest::Cancel { id } => {
@@ -79,9 +111,9 @@ impl Counter {
                     self.waiting.remove(&(since, id));
                 }
             }
-            QuotaRequest::Add { resource, count } => self.count(&resource, i64::from(count)),
+            QuotaRequest::Add { resource, count } => self.count(from, &resource, i64::from(count), limit),
             QuotaRequest::Release { resource, count } => {
-                self.count(&resource, -i64::from(count));
+                self.count(from, &resource, -i64::from(count), limit);
                 let done = |eviction: &Eviction| match (eviction, &resource) {
                     (Eviction::Closing(evicted), Resource::Server(pool)) => evicted == pool,
                     _ => false,
@@ -107,7 +139,8 @@ impl Counter {
 
     /// The limits have changed: returns the replies to requests that now fit.
     pub(crate) fn limits_changed(&mut self, workers: u16, limit: Limit<'_>) -> Vec<QuotaReply> {
-        let mut replies = Vec::new();
+        let lifted = self.shares.set_rules(&|pool| limit.share(pool));
+        let mut replies: Vec<QuotaReply> = lifted.into_iter().map(may_keep).collect();
         self.grant_waiting(workers, limit, &mut replies);
         replies
     }
@@ -133,31 +166,51 @@ impl Counter {
     }
 
     /// Counts one more, or returns the key that is full.
-    pub(crate) fn acquire(&mut self, resource: &Resource, limit: Limit<'_>) -> Result<(), Key> {
-        if let Some(full) = resource.keys().into_iter().find(|key| self.is_full(key, limit)) {
+    pub(crate) fn acquire(&mut self, from: WorkerId, resource: &Resource, limit: Limit<'_>) -> Result<(), Key> {
+        if let Some(full) = self.lacking(resource, limit).into_iter().next() {
             return Err(full);
         }
-        self.count(resource, 1);
+        if let Some(share) = share_of(resource, limit).filter(|_| self.must_leave_room(resource, limit)) {
+            return Err(Key::ConnectionsOf(share.server));
+        }
+        self.count(from, resource, 1, limit);
         Ok(())
+    }
+
+    /// The keys under which there is no room for one more.
+    fn lacking(&self, resource: &Resource, limit: Limit<'_>) -> Vec<Key> {
+        let mut lacking: Vec<Key> = resource.keys().into_iter().filter(|key| self.is_full(key, limit)).collect();
+        if let Some(share) = share_of(resource, limit) {
+            let key = Key::ConnectionsOf(share.server.clone());
+            if self.shares.total(&share.server) >= limit.limit(&key) {
+                lacking.push(key);
+            }
+        }
+        lacking
+    }
+
+    /// Whether a waiting request must leave the room that is there to others.
+    fn must_leave_room(&self, resource: &Resource, limit: Limit<'_>) -> bool {
+        let (Resource::Server(pool), Some(share)) = (resource, share_of(resource, limit)) else { return false };
+        share.keeps && self.shares.must_leave_room(pool, &share, rule(limit, &share.server))
     }
 
     /// Grants waiting requests that fit, and begins or ends the search for idle servers.
     fn grant_waiting(&mut self, workers: u16, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
-        if self.waiting.is_empty() && self.evictions.is_empty() && self.shrinking.is_empty() {
+        let nothing = self.waiting.is_empty() && self.evictions.is_empty() && self.shrinking.is_empty();
+        if nothing && self.shares.is_empty() {
             return;
         }
         let mut full = self.shrinking.clone();
+        // The database servers where what room is left must be left to others.
+        let mut left = BTreeSet::new();
         for at in self.waiting.keys().copied().collect::<Vec<_>>() {
-            let resource = self.waiting[&at].resource.clone();
-            let lacking: Vec<Key> = resource.keys().into_iter().filter(|key| self.is_full(key, limit)).collect();
-            if !lacking.is_empty() {
-                full.extend(lacking);
-                continue;
+            while let Some(next) = self.next(at, limit, &mut full, &mut left) {
+                self.grant(next, limit, replies);
+                if next == at {
+                    break;
+                }
             }
-            self.count(&resource, 1);
-            self.since.remove(&at.1);
-            let to = self.waiting.remove(&at).map_or(WorkerId(0), |waiting| waiting.worker);
-            replies.push(QuotaReply::Answer { to, id: at.1, resource, full: None });
         }
         let over: Vec<Key> = self.evictions.keys().filter(|key| !full.contains(*key)).cloned().collect();
         for key in over {
@@ -165,13 +218,109 @@ impl Counter {
             replies.push(QuotaReply::StopFinding { key });
         }
         for key in full {
-            if !self.evictions.contains_key(&key) {
+            if !self.evictions.get(&key).is_some_and(|eviction| self.is_current(&key, eviction)) {
                 self.rounds += 1;
-                let round = self.rounds;
-                self.evictions.insert(key.clone(), Eviction::Searching { round, left: workers, best: None });
-                replies.push(QuotaReply::FindIdle { key, round });
+                let (round, spared, guarantees) = (self.rounds, self.spared(&key), self.guarantees(&key));
+                let searching = Eviction::Searching { round, left: workers, best: None, guarantees };
+                self.evictions.insert(key.clone(), searching);
+                replies.push(QuotaReply::FindIdle { key, round, spared });
             }
         }
+        self.take_back(limit, replies);
+    }
+
+    /// The request to be granted when it is the turn of this one: another one of the same database server may be before
+    /// it there. `None`: it is granted, or there is no room, as `full` then says.
+    fn next(&self, at: At, limit: Limit<'_>, full: &mut BTreeSet<Key>, left: &mut BTreeSet<Arc<str>>) -> Option<At> {
+        let resource = &self.waiting.get(&at)?.resource;
+        let lacking = self.lacking(resource, limit);
+        if !lacking.is_empty() {
+            full.extend(lacking);
+            return None;
+        }
+        let Some(share) = share_of(resource, limit) else { return Some(at) };
+        if left.contains(&share.server) {
+            return None;
+        }
+        let first = self.asking(&share.server, limit).filter(|asking| {
+            let resource = &self.waiting[&asking.at].resource;
+            self.lacking(resource, limit).is_empty() && !self.must_leave_room(resource, limit)
+        });
+        let first = first.min_by(|a, b| self.shares.order(a, b)).map(|asking| asking.at);
+        if first.is_none() {
+            left.insert(share.server);
+        }
+        first
+    }
+
+    /// The waiting requests for connections to a database server, by their age.
+    fn asking<'a>(&'a self, server: &'a str, limit: Limit<'a>) -> impl Iterator<Item = Asking> + 'a {
+        self.waiting.iter().filter_map(move |(at, WaitingRequest { resource, .. })| {
+            let share = share_of(resource, limit).filter(|share| *share.server == *server)?;
+            let Resource::Server(pool) = resource else { return None };
+            Some(Asking { pool: pool.clone(), share, at: *at })
+        })
+    }
+
+    fn grant(&mut self, at: At, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
+        self.since.remove(&at.1);
+        let Some(WaitingRequest { worker: to, resource }) = self.waiting.remove(&at) else { return };
+        if let Resource::Server(pool) = &resource {
+            let owner = self.shares.lift_ceiling(pool);
+            replies.extend(owner.map(|owner| may_keep((owner, pool.clone()))));
+        }
+        self.count(to, &resource, 1, limit);
+        replies.push(QuotaReply::Answer { to, id: at.1, resource, full: None });
+    }
+
+    /// Pools give servers back to others of the same database server, once none is idle there.
+    fn take_back(&mut self, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
+        if self.shares.is_empty() {
+            return;
+        }
+        let rules = |server: &str| rule(limit, server);
+        let mut servers: BTreeSet<Arc<str>> = self.shares.beyond(&rules).collect();
+        servers.extend(self.shares.asked().cloned());
+        servers.extend(self.evictions.keys().filter_map(|key| match key {
+            Key::ConnectionsOf(name) => Some(name.clone()),
+            _ => None,
+        }));
+        for server in servers {
+            let key = Key::ConnectionsOf(server.clone());
+            let freed = match self.evictions.get(&key) {
+                Some(Eviction::Searching { .. } | Eviction::Again) => continue,
+                Some(Eviction::Closing(_)) => 1,
+                Some(Eviction::NoneIdle { .. }) | None => 0,
+            };
+            let lacks_only_this = |asking: &Asking| {
+                self.lacking(&self.waiting[&asking.at].resource, limit)
+                    == [Key::ConnectionsOf(asking.share.server.clone())]
+            };
+            let waiting = self.asking(&server, limit).filter(lacks_only_this).collect();
+            let ceilings = self.shares.give_back(&server, waiting, freed, rules(&server));
+            let news = self.shares.set_ceilings(&server, &ceilings);
+            replies.extend(news.into_iter().map(|(to, pool, servers)| QuotaReply::KeepAtMost { to, pool, servers }));
+        }
+    }
+
+    /// Whether a search goes on: the guarantees for which it spares servers are as they were.
+    fn is_current(&self, key: &Key, eviction: &Eviction) -> bool {
+        match eviction {
+            Eviction::Searching { guarantees, .. } | Eviction::NoneIdle { guarantees } => {
+                *guarantees == self.guarantees(key)
+            }
+            Eviction::Closing(_) => true,
+            Eviction::Again => false,
+        }
+    }
+
+    fn guarantees(&self, key: &Key) -> u64 {
+        if let Key::ConnectionsOf(server) = key { self.shares.version(server) } else { 0 }
+    }
+
+    /// The databases whose idle servers must stay.
+    fn spared(&self, key: &Key) -> Spared {
+        if let Key::ConnectionsOf(server) = key { self.shares.spared(server) } else { Spared::default() }
     }
 
     /// A worker reports an idle server under a key, or that it has none.
@@ -184,8 +333,9 @@ impl Counter {
     ) -> Option<QuotaReply> {
         let eviction = self.evictions.get_mut(&key)?;
         let found = longest.map(|(since, pool)| (since, from, pool));
+        let guarantees = if let Key::ConnectionsOf(server) = &key { self.shares.version(server) } else { 0 };
         let best = match eviction {
-            Eviction::Searching { round, left, best } => {
+            Eviction::Searching { round, left, best, .. } => {
                 let better = |found: &(Time, WorkerId, PoolId)| best.as_ref().is_none_or(|best| found.0 < best.0);
                 if let Some(found) = found.filter(better) {
                     *best = Some(found);
@@ -196,23 +346,33 @@ impl Counter {
                 }
                 best.take()
             }
-            Eviction::NoneIdle => found,
-            Eviction::Closing(_) => return None,
+            Eviction::NoneIdle { .. } => found,
+            Eviction::Closing(_) | Eviction::Again => return None,
         };
         let Some((_, to, pool)) = best else {
-            *eviction = Eviction::NoneIdle;
+            *eviction = Eviction::NoneIdle { guarantees };
             return None;
         };
+        if let Key::ConnectionsOf(server) = &key
+            && !self.shares.may_evict(server, &pool)
+        {
+            *eviction = Eviction::Again;
+            return None;
+        }
         *eviction = Eviction::Closing(pool.clone());
         Some(QuotaReply::Evict { to, pool, key })
     }
 
     fn is_full(&self, key: &Key, limit: Limit<'_>) -> bool {
-        let most = limit(key);
+        let most = limit.limit(key);
         most > 0 && (most == CLOSED || self.counts.get(key).copied().unwrap_or(0) >= most)
     }
 
-    fn count(&mut self, resource: &Resource, change: i64) {
+    fn count(&mut self, from: WorkerId, resource: &Resource, change: i64, limit: Limit<'_>) {
+        if let Resource::Server(pool) = resource {
+            self.shares.count(pool, change, &|pool| limit.share(pool));
+            self.shares.set_owner(pool, from);
+        }
         for key in resource.keys() {
             let count = self.counts.entry(key.clone()).or_default();
             let changed = i64::from(*count) + change;
@@ -221,6 +381,11 @@ impl Counter {
                 self.counts.remove(&key);
             }
         }
+    }
+
+    /// The shares of database servers' connections, with who waits.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     #[cfg(test)]
@@ -232,6 +397,19 @@ impl Counter {
     fn counted(&self, key: &Key) -> u32 {
         self.counts.get(key).copied().unwrap_or(0)
     }
+}
+
+fn share_of(resource: &Resource, limit: Limit<'_>) -> Option<Share> {
+    if let Resource::Server(pool) = resource { limit.share(pool) } else { None }
+}
+
+fn rule(limit: Limit<'_>, server: &str) -> ServerRule {
+    ServerRule { most: limit.limit(&Key::ConnectionsOf(server.into())), guaranteed: limit.guaranteed(server) }
+}
+
+/// A pool may keep all that it has.
+fn may_keep((to, pool): (WorkerId, PoolId)) -> QuotaReply {
+    QuotaReply::KeepAtMost { to, pool, servers: None }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Quotas of the whole process: clients (`max_db_client_connections`, `max_user_client_connections`,
-//! `max_address_connections`) and servers (`max_db_connections`, `max_user_connections`), each counted under two or
-//! three keys. Worker 0 counts ([`counter::Counter`]); the others send it a [`QuotaRequest`] and get a [`QuotaReply`],
+//! `max_address_connections`) and servers (`max_db_connections`, `max_user_connections`, `max_connections` of a database
+//! server), each counted under two or three keys. Worker 0 counts ([`counter::Counter`]); the others send it a [`QuotaRequest`] and get a [`QuotaReply`],
 //! only where such a limit is set.
 //!
-//! - `counter`: worker 0's counts, and which request is granted next. `clients`: the limits of a client.
+//! - `counter`: worker 0's counts, and which request is granted next. `shares`: how pools share a database server's
+//!   connections. `clients`: the limits of a client.
 //! - `servers`: the requests for servers of a worker and its pools.
 //!
 //! Always true: what was granted or added is released exactly once. A pool compares what it has been granted with the
@@ -12,7 +13,9 @@
 pub(crate) mod clients;
 pub(crate) mod counter;
 pub(crate) mod servers;
+pub(crate) mod shares;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -41,6 +44,19 @@ pub(crate) enum Resource {
     Server(PoolId),
 }
 
+/// A pool's share of a database server's connections, as configured.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Share {
+    /// The name of the server's section.
+    pub(crate) server: Arc<str>,
+    /// How many of the connections the configured pool gets back from others whenever it needs them.
+    pub(crate) guaranteed: u32,
+    /// Its part of the rest, in proportion to the weights of others.
+    pub(crate) weight: u32,
+    /// Its clients keep their servers: mode session.
+    pub(crate) keeps: bool,
+}
+
 /// The subject of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Key {
@@ -49,6 +65,8 @@ pub(crate) enum Key {
     ClientsOfAddress(IpAddr),
     ServersOfDatabase(Arc<str>),
     ServersOfUser(Arc<str>),
+    /// The connections to a database server, by the name of its section.
+    ConnectionsOf(Arc<str>),
 }
 
 /// What happens to a request beyond a limit.
@@ -84,12 +102,15 @@ pub(crate) enum QuotaReply {
     /// The answer to [`QuotaRequest::Acquire`]: granted, unless a key is `full`.
     Answer { to: WorkerId, id: u64, resource: Resource, full: Option<Key> },
     /// To all: a server under this key must be closed for another pool. Idle servers are reported at once, the first
-    /// that becomes idle later without another request.
-    FindIdle { key: Key, round: u64 },
+    /// that becomes idle later without another request. Those of the `spared` databases stay.
+    FindIdle { key: Key, round: u64, spared: Arc<BTreeSet<Arc<str>>> },
     /// To all: the search has ended.
     StopFinding { key: Key },
     /// Close the server of this pool that has been idle longest.
     Evict { to: WorkerId, pool: PoolId, key: Key },
+    /// The pool keeps at most so many servers, or any number: idle ones beyond are closed at once, others as they become
+    /// free.
+    KeepAtMost { to: WorkerId, pool: PoolId, servers: Option<u32> },
 }
 
 impl Resource {
@@ -118,8 +139,9 @@ impl PoolId {
 
 impl Key {
     /// Whether a pool's servers count under this key.
-    pub(crate) fn covers(&self, database: &str, user: &str) -> bool {
+    pub(crate) fn covers(&self, config: &weir_config::Config, database: &str, user: &str) -> bool {
         match self {
+            Key::ConnectionsOf(name) => config.share(database).is_some_and(|share| share.server.as_ref() == Some(name)),
             Key::ServersOfDatabase(name) => **name == *database,
             Key::ServersOfUser(name) => **name == *user,
             Key::ClientsOfDatabase(_) | Key::ClientsOfUser(_) | Key::ClientsOfAddress(_) => false,
@@ -135,6 +157,7 @@ impl Key {
             Key::ClientsOfAddress(_) => config.max_address_connections,
             Key::ServersOfDatabase(name) => config.db_connections(name),
             Key::ServersOfUser(name) => config.user_connections(name),
+            Key::ConnectionsOf(name) => config.servers.get(&**name).map_or(0, |server| server.max_connections),
         }
     }
 }

@@ -4,9 +4,11 @@
 //! more while it opens one. The two are compared whenever the pool is polled, so every end of a server, of whatever
 //! kind, releases its grant, and code that ends a server need not handle quotas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weir_base::Time;
+use weir_config::Config;
 
 use crate::common::{Common, UnderWay};
 
@@ -36,6 +38,11 @@ impl PoolQuota {
     /// Whether nothing is granted or requested.
     pub(crate) fn is_empty(&self) -> bool {
         self.granted == 0 && self.request.is_none()
+    }
+
+    /// Whether a request has no answer yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.request.is_some()
     }
 
     /// A request for one more server: for the client that has waited since then, or to keep the pool filled.
@@ -98,20 +105,29 @@ impl PoolQuota {
 /// request.
 #[derive(Default)]
 pub(crate) struct IdleSearch {
-    reported: BTreeMap<Key, bool>,
+    reported: BTreeMap<Key, Search>,
 }
+
+struct Search {
+    reported: bool,
+    /// The servers of these databases stay.
+    spared: Spared,
+}
+
+/// Databases whose idle servers are not closed for others.
+pub(crate) type Spared = Arc<BTreeSet<Arc<str>>>;
 
 impl IdleSearch {
     /// Worker 0 requests the idle servers of a key.
-    pub(crate) fn begin(&mut self, common: &mut Common, key: Key) {
-        self.reported.insert(key, false);
+    pub(crate) fn begin(&mut self, common: &mut Common, key: Key, spared: Spared) {
+        self.reported.insert(key, Search { reported: false, spared });
         common.set_under_way(UnderWay::IDLE_SEARCH, true);
     }
 
     /// The reported server is being closed: the next idle one must be reported as well.
     pub(crate) fn begin_again(&mut self, key: &Key) {
-        if let Some(reported) = self.reported.get_mut(key) {
-            *reported = false;
+        if let Some(search) = self.reported.get_mut(key) {
+            search.reported = false;
         }
     }
 
@@ -127,11 +143,11 @@ impl IdleSearch {
     }
 
     /// The keys under which an idle server of a pool must be reported now.
-    pub(crate) fn report(&mut self, database: &str, user: &str) -> Vec<Key> {
+    pub(crate) fn report(&mut self, config: &Config, database: &str, user: &str) -> Vec<Key> {
         let mut keys = Vec::new();
-        for (key, reported) in &mut self.reported {
-            if !*reported && key.covers(database, user) {
-                *reported = true;
+        for (key, search) in &mut self.reported {
+            if !search.reported && !search.spared.contains(database) && key.covers(config, database, user) {
+                search.reported = true;
                 keys.push(key.clone());
             }
         }

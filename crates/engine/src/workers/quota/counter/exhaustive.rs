@@ -7,14 +7,19 @@
 //! and numbers distinguishes states, since their distance never matters. After each event
 //!
 //! - no key has more servers than its limit, and the counter's count is that of the servers and permits that exist;
-//! - if from here on all messages arrive and all servers become idle, no request waits, and the messages end.
+//! - a database server has no more connections than it may;
+//! - if from here on all messages arrive and all servers become idle, no request waits, and the messages end;
+//! - while all other pools have clients that wait, a pool below its guarantee whose client waits gets a server before
+//!   each of them has released more than one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Time, WorkerId};
 
-use super::{Counter, Eviction, IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource, WaitingRequest};
+use super::{
+    Counter, Eviction, IfFull, Key, Limits, PoolId, QuotaReply, QuotaRequest, Resource, Share, Spared, WaitingRequest,
+};
 
 const WORKERS: u16 = 2;
 /// The most clients that wait in one pool.
@@ -49,6 +54,30 @@ struct PoolModel {
     busy: u32,
     idle: VecDeque<Time>,
     asking: Option<u64>,
+    /// It keeps at most so many servers.
+    ceiling: Option<u32>,
+}
+
+/// What the pools of database `d0` and `d1` are guaranteed at their server; none, if they share none.
+type Guarantees = Option<(u32, u32)>;
+
+/// Limits as the counter reads them.
+struct InForce<'a>(&'a BTreeMap<Key, u32>, Guarantees);
+
+impl Limits for InForce<'_> {
+    fn limit(&self, key: &Key) -> u32 {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    fn share(&self, pool: &PoolId) -> Option<Share> {
+        let (first, second) = self.1?;
+        let guaranteed = if &*pool.database == "d0" { first } else { second };
+        Some(Share { server: "s".into(), guaranteed, weight: 1, keeps: false })
+    }
+
+    fn guaranteed(&self, _server: &str) -> u32 {
+        self.1.map_or(0, |(first, second)| first + second)
+    }
 }
 
 #[derive(Clone)]
@@ -57,9 +86,10 @@ struct World {
     limits: BTreeMap<Key, u32>,
     /// The other limits of [`Event::Reload`], which swaps them.
     other: BTreeMap<Key, u32>,
+    guarantees: Guarantees,
     pools: Vec<PoolModel>,
     /// The keys under which idle servers were requested from a worker, and whether it has offered one since.
-    searched: [BTreeMap<Key, bool>; WORKERS as usize],
+    searched: [BTreeMap<Key, (bool, Spared)>; WORKERS as usize],
     up: [VecDeque<QuotaRequest>; WORKERS as usize],
     down: [VecDeque<QuotaReply>; WORKERS as usize],
     clock: u64,
@@ -74,12 +104,20 @@ fn pool(database: u8, user: u8) -> PoolId {
 impl World {
     /// Two databases, two users; the pools are on both workers.
     fn new(limits: &[(Key, u32)], other: &[(Key, u32)]) -> World {
-        let site =
-            |id, owner| PoolModel { id, owner, waiting: VecDeque::new(), busy: 0, idle: VecDeque::new(), asking: None };
+        let site = |id, owner| PoolModel {
+            id,
+            owner,
+            waiting: VecDeque::new(),
+            busy: 0,
+            idle: VecDeque::new(),
+            asking: None,
+            ceiling: None,
+        };
         World {
             counter: Counter::default(),
             limits: limits.iter().cloned().collect(),
             other: other.iter().cloned().collect(),
+            guarantees: None,
             pools: vec![site(pool(0, 0), 0), site(pool(0, 1), 1), site(pool(1, 0), 1)],
             searched: Default::default(),
             up: Default::default(),
@@ -136,8 +174,7 @@ impl World {
             }
             Event::Reload => {
                 std::mem::swap(&mut self.limits, &mut self.other);
-                let limits = &self.limits;
-                let replies = self.counter.limits_changed(WORKERS, &|key| limits.get(key).copied().unwrap_or(0));
+                let replies = self.counter.limits_changed(WORKERS, &InForce(&self.limits, self.guarantees));
                 self.send(replies);
             }
         }
@@ -158,14 +195,20 @@ impl World {
     fn finish(&mut self, at: usize) {
         let now = self.now();
         let site = &mut self.pools[at];
+        if site.is_above_ceiling() {
+            site.busy -= 1;
+            self.release(at);
+            return self.request_if_wanted(at);
+        }
         if site.waiting.pop_front().is_some() {
             return self.request_if_wanted(at);
         }
         site.busy -= 1;
         site.idle.push_back(now);
         let (owner, id, longest) = (site.owner, site.id.clone(), site.idle[0]);
-        for key in id.keys() {
-            if let Some(offered) = self.searched[owner].get_mut(&key).filter(|offered| !**offered) {
+        for key in id.keys().into_iter().chain([connections()]) {
+            let search = self.searched[owner].get_mut(&key);
+            if let Some((offered, _)) = search.filter(|(offered, spared)| !offered && !spared.contains(&id.database)) {
                 *offered = true;
                 self.up[owner].push_back(QuotaRequest::Idle { key, round: None, longest: Some((longest, id.clone())) });
             }
@@ -196,16 +239,15 @@ impl World {
     }
 
     fn receive(&mut self, from: usize, request: QuotaRequest) {
-        let limits = &self.limits;
-        let limit = |key: &Key| limits.get(key).copied().unwrap_or(0);
-        let replies = self.counter.receive(WorkerId(from as u16), request, WORKERS, &limit);
+        let limits = InForce(&self.limits, self.guarantees);
+        let replies = self.counter.receive(WorkerId(from as u16), request, WORKERS, &limits);
         self.send(replies);
     }
 
     fn send(&mut self, replies: Vec<QuotaReply>) {
         for reply in replies {
             match &reply {
-                QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => {
+                QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } | QuotaReply::KeepAtMost { to, .. } => {
                     self.down[usize::from(to.0)].push_back(reply)
                 }
                 QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
@@ -230,17 +272,27 @@ impl World {
                 site.busy += 1;
                 self.request_if_wanted(at);
             }
-            QuotaReply::FindIdle { key, round } => {
-                let here = self.pools.iter().filter(|site| site.owner == worker && site.id.keys().contains(&key));
+            QuotaReply::KeepAtMost { pool, servers, .. } => {
+                let at = self.site(&pool);
+                self.pools[at].ceiling = servers;
+                while self.pools[at].is_above_ceiling() && self.pools[at].idle.pop_front().is_some() {
+                    self.release(at);
+                }
+            }
+            QuotaReply::FindIdle { key, round, spared } => {
+                let covers = |site: &PoolModel| {
+                    !spared.contains(&site.id.database) && (key == connections() || site.id.keys().contains(&key))
+                };
+                let here = self.pools.iter().filter(|site| site.owner == worker && covers(site));
                 let longest = here.filter_map(|site| Some((*site.idle.front()?, site.id.clone()))).min();
-                self.searched[worker].insert(key.clone(), false);
+                self.searched[worker].insert(key.clone(), (false, spared));
                 self.up[worker].push_back(QuotaRequest::Idle { key, round: Some(round), longest });
             }
             QuotaReply::StopFinding { key } => {
                 self.searched[worker].remove(&key);
             }
             QuotaReply::Evict { pool, key, .. } => {
-                if let Some(offered) = self.searched[worker].get_mut(&key) {
+                if let Some((offered, _)) = self.searched[worker].get_mut(&key) {
                     *offered = false;
                 }
                 let at = self.site(&pool);
@@ -282,6 +334,10 @@ impl World {
         }
         permits.retain(|_, count| *count > 0);
         assert_eq!(permits, self.counter.counts, "the counter counts wrong: {:?}", self.trace);
+        if let Some(most) = self.limits.get(&connections()).filter(|_| self.guarantees.is_some()) {
+            let all: u32 = self.pools.iter().map(|site| site.busy + site.idle.len() as u32).sum();
+            assert!(all <= *most.max(&self.other[&connections()]), "{all} connections: {:?}", self.trace);
+        }
         for (key, count) in servers {
             // Servers from before a limit shrank may stay.
             let most = [&self.limits, &self.other].map(|limits| limits.get(&key).copied().unwrap_or(u32::MAX));
@@ -289,12 +345,52 @@ impl World {
         }
     }
 
+    fn deliver_all(&mut self) {
+        for _ in 0..200 {
+            let next = self.events().into_iter().find(|event| matches!(event, Event::Up(_) | Event::Down(_)));
+            let Some(event) = next else { return };
+            self.apply(event);
+        }
+        panic!("messages without end: {:?}", self.trace);
+    }
+
+    fn servers_of(&self, database: &str) -> u32 {
+        let of = self.pools.iter().filter(|site| &*site.id.database == database);
+        of.map(|site| site.busy + site.idle.len() as u32).sum()
+    }
+
+    /// All others always have clients that wait, and each releases one server: a pool below its guarantee is served.
+    fn check_guarantee(mut self) {
+        let Some((_, guaranteed)) = self.guarantees.filter(|_| self.limits == self.other) else { return };
+        self.deliver_all();
+        let at = self.pools.len() - 1;
+        let before = self.servers_of("d1");
+        if before >= guaranteed || self.pools[at].waiting.is_empty() {
+            return;
+        }
+        for other in 0..at {
+            if self.pools[other].busy > 0 {
+                while self.pools[other].waiting.len() < CLIENTS {
+                    self.come(other);
+                }
+                self.apply(Event::Finish(other));
+                self.deliver_all();
+            }
+        }
+        let served = self.servers_of("d1") > before;
+        assert!(served, "a pool below its guarantee got none: {:?}", self.trace);
+    }
+
     /// All messages arrive and all servers become idle: then no client waits, and no message is left.
     fn finish_all(&mut self) {
         for _ in 0..200 {
             let next = self.events().into_iter().find(|event| matches!(event, Event::Up(_) | Event::Down(_)));
             let rest = (0..self.pools.len()).find(|at| self.pools[*at].busy > 0).map(Event::Finish);
-            match next.or(rest) {
+            // What is idle within a guarantee stays until it has been idle for too long.
+            let waits = self.pools.iter().any(|site| !site.waiting.is_empty());
+            let idle = self.pools.iter().position(|site| !site.idle.is_empty());
+            let too_long = idle.filter(|_| waits && self.guarantees.is_some()).map(Event::Lose);
+            match next.or(rest).or(too_long) {
                 Some(event) => self.apply(event),
                 None => {
                     let waiting = self.pools.iter().any(|site| !site.waiting.is_empty());
@@ -313,10 +409,10 @@ impl World {
         for site in &self.pools {
             (site.busy, ranks.id(site.asking)).hash(h);
             site.waiting.iter().for_each(|since| ranks.time(*since).hash(h));
-            site.waiting.len().hash(h);
+            (site.waiting.len(), site.ceiling).hash(h);
             site.idle.iter().for_each(|since| ranks.time(*since).hash(h));
         }
-        (&self.limits, &self.searched, &self.counter.counts).hash(h);
+        (&self.limits, &self.searched, &self.counter.counts, self.counter.shares.ceilings()).hash(h);
         for request in self.up.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
             ranks.request(request, h);
         }
@@ -329,12 +425,13 @@ impl World {
         for (key, eviction) in &self.counter.evictions {
             key.hash(h);
             match eviction {
-                Eviction::Searching { round, left, best } => {
+                Eviction::Searching { round, left, best, .. } => {
                     let best = best.as_ref().map(|(since, worker, pool)| (ranks.time(*since), worker.0, pool));
                     (0, ranks.round(Some(*round)), left, best).hash(h);
                 }
-                Eviction::NoneIdle => 1.hash(h),
+                Eviction::NoneIdle { .. } => 1.hash(h),
                 Eviction::Closing(pool) => (2, pool).hash(h),
+                Eviction::Again => 3.hash(h),
             }
         }
         hash.finish()
@@ -426,9 +523,10 @@ impl Ranks {
         match reply {
             None => 0.hash(h),
             Some(QuotaReply::Answer { id, resource, full, .. }) => (1, self.id(Some(*id)), resource, full).hash(h),
-            Some(QuotaReply::FindIdle { key, round }) => (2, key, self.round(Some(*round))).hash(h),
+            Some(QuotaReply::FindIdle { key, round, spared }) => (2, key, self.round(Some(*round)), spared).hash(h),
             Some(QuotaReply::StopFinding { key }) => (3, key).hash(h),
             Some(QuotaReply::Evict { pool, key, .. }) => (4, pool, key).hash(h),
+            Some(QuotaReply::KeepAtMost { pool, servers, .. }) => (5, pool, servers).hash(h),
         }
     }
 }
@@ -445,6 +543,7 @@ fn explore(world: World, depth: usize) -> usize {
                 after.apply(event);
                 if seen.insert(after.fingerprint()) {
                     after.clone().finish_all();
+                    after.clone().check_guarantee();
                     next.push(after);
                 }
             }
@@ -468,6 +567,16 @@ fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> 
         after
     };
     world.events().into_iter().map(|event| explore_every_order(&after(event), depth - 1, seen)).sum()
+}
+
+fn connections() -> Key {
+    Key::ConnectionsOf("s".into())
+}
+
+impl PoolModel {
+    fn is_above_ceiling(&self) -> bool {
+        self.ceiling.is_some_and(|ceiling| self.busy + self.idle.len() as u32 > ceiling)
+    }
 }
 
 fn database(most: u32) -> (Key, u32) {
@@ -498,6 +607,33 @@ fn a_limited_database_and_a_limited_user_that_meet_in_one_pool() {
 fn limits_that_change_while_messages_are_under_way() {
     let states = explore(World::new(&[database(2), user(1)], &[database(1), user(2)]), DEPTH);
     println!("limits that change: {states} states at {DEPTH} events");
+    assert!(states > 500, "{states}");
+}
+
+/// Three pools of two databases at a server; one of its connections is guaranteed to the second. The two pools of the
+/// first have two.
+fn shared(most: u32, other: u32) -> World {
+    let limits = |most| [(connections(), most)];
+    let mut world = World { guarantees: Some((0, 1)), ..World::new(&limits(most), &limits(other)) };
+    for at in 0..2 {
+        let resource = Resource::Server(world.pools[at].id.clone());
+        world.pools[at].busy = 1;
+        world.receive(world.pools[at].owner, QuotaRequest::Add { resource, count: 1 });
+    }
+    world
+}
+
+#[test]
+fn a_storm_leaves_another_pool_its_guarantee() {
+    let states = explore(shared(2, 2), DEPTH);
+    println!("shares of a server: {states} states at {DEPTH} events");
+    assert!(states > 500, "{states}");
+}
+
+#[test]
+fn shares_of_a_server_whose_limit_changes() {
+    let states = explore(shared(3, 1), DEPTH);
+    println!("shares that change: {states} states at {DEPTH} events");
     assert!(states > 500, "{states}");
 }
 

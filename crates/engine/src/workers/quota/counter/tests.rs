@@ -27,15 +27,43 @@ fn at(micros: u64) -> Time {
 struct Limited {
     counter: Counter,
     limits: BTreeMap<Key, u32>,
+    shares: BTreeMap<Arc<str>, Share>,
+}
+
+/// The limits of keys, and the shares of databases.
+#[derive(Clone, Default)]
+struct Most {
+    limits: BTreeMap<Key, u32>,
+    shares: BTreeMap<Arc<str>, Share>,
+}
+
+impl Limits for Most {
+    fn limit(&self, key: &Key) -> u32 {
+        self.limits.get(key).copied().unwrap_or(0)
+    }
+
+    fn share(&self, pool: &PoolId) -> Option<Share> {
+        self.shares.get(&pool.database).cloned()
+    }
+
+    fn guaranteed(&self, server: &str) -> u32 {
+        self.shares.values().filter(|share| *share.server == *server).map(|share| share.guaranteed).sum()
+    }
 }
 
 impl Limited {
+    fn limits(&self) -> Most {
+        Most { limits: self.limits.clone(), shares: self.shares.clone() }
+    }
+
     fn receive(&mut self, from: u16, request: QuotaRequest) -> Vec<QuotaReply> {
-        self.counter.receive(WorkerId(from), request, WORKERS, &|key| self.limits.get(key).copied().unwrap_or(0))
+        let limits = self.limits();
+        self.counter.receive(WorkerId(from), request, WORKERS, &limits)
     }
 
     fn limits_changed(&mut self) -> Vec<QuotaReply> {
-        self.counter.limits_changed(WORKERS, &|key| self.limits.get(key).copied().unwrap_or(0))
+        let limits = self.limits();
+        self.counter.limits_changed(WORKERS, &limits)
     }
 
     fn ask(&mut self, id: u64, pool: PoolId, since: u64) -> Vec<QuotaReply> {
@@ -46,6 +74,10 @@ impl Limited {
     }
 }
 
+fn find(key: Key, round: u64) -> QuotaReply {
+    QuotaReply::FindIdle { key, round, spared: Spared::default() }
+}
+
 fn granted(id: u64, pool: PoolId) -> QuotaReply {
     QuotaReply::Answer { to: WorkerId(0), id, resource: Resource::Server(pool), full: None }
 }
@@ -54,7 +86,7 @@ fn granted(id: u64, pool: PoolId) -> QuotaReply {
 fn room_goes_to_the_oldest_wait() {
     let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
     assert_eq!(limited.ask(1, pool(0, 0), 10), [granted(1, pool(0, 0))]);
-    assert_eq!(limited.ask(2, pool(0, 1), 30), [QuotaReply::FindIdle { key: database("d0"), round: 1 }]);
+    assert_eq!(limited.ask(2, pool(0, 1), 30), [find(database("d0"), 1)]);
     assert_eq!(limited.ask(3, pool(0, 2), 20), []);
     let replies = limited.receive(0, QuotaRequest::Release { resource: server(0, 0), count: 1 });
     assert_eq!(replies, [granted(3, pool(0, 2))], "and the other waits on");
@@ -65,10 +97,7 @@ fn a_wait_for_one_limit_delays_no_request_under_another() {
     let limits = [(database("d0"), 1), (Key::ServersOfUser("u1".into()), 1)].into();
     let mut limited = Limited { limits, ..Limited::default() };
     limited.ask(1, pool(1, 1), 10);
-    assert_eq!(
-        limited.ask(2, pool(0, 1), 20),
-        [QuotaReply::FindIdle { key: Key::ServersOfUser("u1".into()), round: 1 }]
-    );
+    assert_eq!(limited.ask(2, pool(0, 1), 20), [find(Key::ServersOfUser("u1".into()), 1)]);
     assert_eq!(limited.ask(3, pool(0, 0), 30), [granted(3, pool(0, 0))], "the database has room");
 }
 
@@ -77,7 +106,7 @@ fn the_server_that_was_idle_longest_on_any_worker_makes_room() {
     let mut limited = Limited { limits: [(database("d0"), 2)].into(), ..Limited::default() };
     limited.receive(1, QuotaRequest::Add { resource: server(0, 1), count: 1 });
     limited.receive(2, QuotaRequest::Add { resource: server(0, 2), count: 1 });
-    assert_eq!(limited.ask(1, pool(0, 0), 50), [QuotaReply::FindIdle { key: database("d0"), round: 1 }]);
+    assert_eq!(limited.ask(1, pool(0, 0), 50), [find(database("d0"), 1)]);
     let idle =
         |since, pool| QuotaRequest::Idle { key: database("d0"), round: Some(1), longest: Some((at(since), pool)) };
     assert_eq!(limited.receive(1, idle(20, pool(0, 1))), []);
@@ -101,7 +130,7 @@ fn what_becomes_idle_later_is_taken_when_it_is_reported() {
     let replies = limited.receive(1, news);
     assert_eq!(replies, [QuotaReply::Evict { to: WorkerId(1), pool: pool(0, 1), key: database("d0") }]);
     let replies = limited.receive(1, QuotaRequest::NotIdle { key: database("d0") });
-    assert_eq!(replies, [QuotaReply::FindIdle { key: database("d0"), round: 2 }], "another request was faster: again");
+    assert_eq!(replies, [find(database("d0"), 2)], "another request was faster: again");
     let replies = limited.receive(0, QuotaRequest::Cancel { id: 1 });
     assert_eq!(replies, [QuotaReply::StopFinding { key: database("d0") }]);
 }
@@ -124,6 +153,160 @@ fn a_limit_that_comes_later_counts_what_is_there_and_one_that_goes_lets_all_in()
     assert_eq!(limited.counter.counted(&database("d0")), 5);
     limited.limits.clear();
     assert_eq!(limited.limits_changed(), [granted(1, pool(0, 0)), QuotaReply::StopFinding { key: database("d0") }]);
+}
+
+/// Databases d0, d1… that share the connections of server "s", with their guarantees and weights.
+fn shared(most: u32, databases: &[(u32, u32)]) -> Limited {
+    let share = |(n, (guaranteed, weight)): (usize, &(u32, u32))| {
+        let share = Share { server: "s".into(), guaranteed: *guaranteed, weight: *weight, keeps: false };
+        (Arc::from(format!("d{n}")), share)
+    };
+    Limited {
+        limits: [(connections(), most)].into(),
+        shares: databases.iter().enumerate().map(share).collect(),
+        ..Limited::default()
+    }
+}
+
+fn connections() -> Key {
+    Key::ConnectionsOf("s".into())
+}
+
+impl Limited {
+    fn has(&mut self, pool: PoolId, count: u32) {
+        self.receive(0, QuotaRequest::Add { resource: Resource::Server(pool), count });
+    }
+
+    /// All workers answer that none of their servers is idle.
+    fn none_idle(&mut self, round: u64) -> Vec<QuotaReply> {
+        let none = || QuotaRequest::Idle { key: connections(), round: Some(round), longest: None };
+        (0..WORKERS).flat_map(|worker| self.receive(worker, none())).collect()
+    }
+
+    /// No server is idle in any round that begins.
+    fn find_none(&mut self, replies: &mut Vec<QuotaReply>) {
+        let round =
+            |reply: &QuotaReply| if let QuotaReply::FindIdle { round, .. } = reply { Some(*round) } else { None };
+        while let Some(round) = replies.iter().find_map(round) {
+            replies.retain(|reply| !matches!(reply, QuotaReply::FindIdle { .. }));
+            replies.extend(self.none_idle(round));
+        }
+    }
+
+    fn released(&mut self, pool: PoolId) -> Vec<QuotaReply> {
+        self.receive(0, QuotaRequest::Release { resource: Resource::Server(pool), count: 1 })
+    }
+}
+
+fn keeps(pool: PoolId, servers: Option<u32>) -> QuotaReply {
+    QuotaReply::KeepAtMost { to: WorkerId(0), pool, servers }
+}
+
+#[test]
+fn a_pool_below_its_guarantee_gets_the_next_server_of_a_storm() {
+    let mut limited = shared(5, &[(0, 1), (2, 1)]);
+    limited.has(pool(0, 0), 5);
+    assert_eq!(limited.ask(1, pool(0, 0), 10), [find(connections(), 1)], "the storm wants more");
+    assert_eq!(limited.ask(2, pool(1, 0), 50), [], "and has waited for longer");
+    assert_eq!(limited.none_idle(1), [keeps(pool(0, 0), Some(4))]);
+    assert_eq!(limited.released(pool(0, 0)), [granted(2, pool(1, 0)), keeps(pool(0, 0), None)]);
+    // One of two is there: the other comes, too.
+    assert_eq!(limited.ask(3, pool(1, 0), 60), [keeps(pool(0, 0), Some(3))]);
+    assert_eq!(limited.released(pool(0, 0)), [granted(3, pool(1, 0)), keeps(pool(0, 0), None)]);
+    // By now the fair part of each is 2 or 3.
+    assert_eq!(limited.ask(4, pool(1, 0), 70), []);
+}
+
+#[test]
+fn what_is_beyond_the_guarantees_goes_by_weight_and_never_back() {
+    let mut limited = shared(8, &[(0, 3), (0, 1)]);
+    limited.has(pool(1, 0), 8);
+    let mut replies = limited.ask(1, pool(1, 0), 5);
+    limited.find_none(&mut replies);
+    let (mut id, mut taken) = (10, 0);
+    loop {
+        id += 1;
+        let mut replies = limited.ask(id, pool(0, 0), id);
+        limited.find_none(&mut replies);
+        if replies.is_empty() {
+            break;
+        }
+        taken += 1;
+        assert_eq!(replies.last(), Some(&keeps(pool(1, 0), Some(8 - taken))));
+        let mut replies = limited.released(pool(1, 0));
+        assert_eq!(replies[0], granted(id, pool(0, 0)));
+        limited.find_none(&mut replies);
+    }
+    // Six to two is three to one.
+    assert_eq!((taken, limited.counter.shares.total("s")), (6, 8));
+}
+
+#[test]
+fn an_idle_server_within_a_guarantee_stays_and_one_beyond_goes_first() {
+    let mut limited = shared(4, &[(2, 1), (1, 1)]);
+    limited.has(pool(0, 0), 2);
+    limited.has(pool(1, 0), 2);
+    let replies = limited.ask(1, pool(2, 0), 50);
+    assert_eq!(replies, [granted(1, pool(2, 0))], "another server's");
+    limited.shares.insert("d2".into(), Share { guaranteed: 0, ..limited.shares["d1"].clone() });
+    limited.limits_changed();
+    let replies = limited.ask(2, pool(2, 1), 60);
+    let [QuotaReply::FindIdle { spared, round, .. }] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!(spared.iter().map(|name| &**name).collect::<Vec<_>>(), ["d0"]);
+    let idle =
+        |since, pool| QuotaRequest::Idle { key: connections(), round: Some(*round), longest: Some((at(since), pool)) };
+    limited.receive(0, idle(1, pool(1, 0)));
+    limited.receive(1, QuotaRequest::Idle { key: connections(), round: Some(*round), longest: None });
+    let replies = limited.receive(2, QuotaRequest::Idle { key: connections(), round: Some(*round), longest: None });
+    assert_eq!(replies[0], QuotaReply::Evict { to: WorkerId(0), pool: pool(1, 0), key: connections() });
+}
+
+#[test]
+fn a_pool_in_session_mode_leaves_room_for_the_guarantees_of_others() {
+    let mut limited = shared(4, &[(1, 1), (2, 1)]);
+    limited.shares.get_mut("d0").expect("it is there").keeps = true;
+    assert_eq!(limited.ask(1, pool(0, 0), 10), [granted(1, pool(0, 0))], "its guarantee");
+    assert_eq!(limited.ask(2, pool(0, 0), 20), [granted(2, pool(0, 0))], "what nobody is guaranteed");
+    assert_eq!(limited.ask(3, pool(0, 0), 30), [], "the rest is d1's, at any time");
+    let fill = QuotaRequest::Acquire { id: 9, resource: server(0, 0), if_full: IfFull::Refuse };
+    assert!(matches!(limited.receive(0, fill)[..], [QuotaReply::Answer { full: Some(_), .. }]));
+    assert_eq!(limited.ask(4, pool(1, 0), 40), [granted(4, pool(1, 0))]);
+    assert_eq!(limited.ask(5, pool(1, 0), 50)[0], granted(5, pool(1, 0)));
+    assert_eq!(limited.released(pool(0, 0))[0], granted(3, pool(0, 0)));
+}
+
+#[test]
+fn users_of_one_pool_share_alike() {
+    let mut limited = shared(4, &[(0, 1)]);
+    limited.has(pool(0, 0), 4);
+    limited.ask(1, pool(0, 0), 10);
+    limited.none_idle(1);
+    assert_eq!(limited.ask(2, pool(0, 1), 90), [keeps(pool(0, 0), Some(3))]);
+    assert_eq!(limited.released(pool(0, 0))[0], granted(2, pool(0, 1)));
+    assert_eq!(limited.ask(3, pool(0, 1), 91), [keeps(pool(0, 0), Some(2))]);
+    limited.released(pool(0, 0));
+    assert_eq!(limited.ask(4, pool(0, 1), 92), [], "two each");
+}
+
+#[test]
+fn a_lower_limit_takes_back_what_is_beyond_it() {
+    let mut limited = shared(6, &[(2, 1), (0, 1)]);
+    limited.has(pool(0, 0), 2);
+    limited.has(pool(1, 0), 4);
+    limited.limits = [(connections(), 3)].into();
+    assert_eq!(limited.limits_changed(), [keeps(pool(1, 0), Some(1))]);
+    limited.limits = [(connections(), 6)].into();
+    assert_eq!(limited.limits_changed(), [keeps(pool(1, 0), None)]);
+}
+
+#[test]
+fn a_request_that_is_cancelled_takes_nothing_back() {
+    let mut limited = shared(3, &[(0, 1), (1, 1)]);
+    limited.has(pool(0, 0), 3);
+    limited.ask(1, pool(1, 0), 10);
+    assert_eq!(limited.none_idle(1), [keeps(pool(0, 0), Some(2))]);
+    let replies = limited.receive(0, QuotaRequest::Cancel { id: 1 });
+    assert_eq!(replies, [QuotaReply::StopFinding { key: connections() }, keeps(pool(0, 0), None)]);
 }
 
 /// Workers that follow the protocol, with delayed messages.
@@ -216,7 +399,8 @@ impl World {
                 }
             }
             QuotaReply::Answer { .. } => unreachable!("no client asks here"),
-            QuotaReply::FindIdle { key, round } => (0..WORKERS).for_each(|worker| self.answer(worker, &key, round)),
+            QuotaReply::FindIdle { key, round, .. } => (0..WORKERS).for_each(|worker| self.answer(worker, &key, round)),
+            QuotaReply::KeepAtMost { .. } => unreachable!("no database server has a limit here"),
             QuotaReply::StopFinding { key } => {
                 self.searched.retain(|(_, searched), _| *searched != key);
             }
