@@ -430,10 +430,23 @@ export interface Share {
   mode: Mode;
   most: number | null;
   open: number;
+  /** The name of the limit that it shares with other pools. */
+  limit: string | null;
+  guaranteed: number;
+  weight: number;
+  giving_back: number;
   clients: number;
   waiting: number;
   hosts: number;
   health: HealthState;
+}
+
+/** A limit under which pools share the connections of a database server. */
+export interface SharedLimit {
+  name: string;
+  max_connections: number;
+  guaranteed: number;
+  open: number;
 }
 
 export interface DatabaseServer {
@@ -442,6 +455,7 @@ export interface DatabaseServer {
   pools_total: number;
   most: number | null;
   open: number;
+  limits: SharedLimit[];
   capacity: {
     max_connections: number;
     reserved: number;

@@ -72,6 +72,10 @@ struct Figures {
     faults: Arc<[Fault]>,
     /// By configured pool: its size.
     sizes: BTreeMap<String, u32>,
+    /// By the name of a database server whose connections pools share: the most, and what its pools have.
+    shared: BTreeMap<String, (u32, u32)>,
+    /// By database: servers that are given back to other pools.
+    giving_back: BTreeMap<String, u32>,
 }
 
 /// The figures of the last scrape, for those while a worker is busy; cheap to clone.
@@ -125,6 +129,23 @@ pub(crate) fn open_metrics(
     text(Scrape { figures: Arc::new(figures(report, config, version, exports, alerts)), busy: None })
 }
 
+/// The database servers whose connections pools share: the most, and what their pools have.
+fn shared(pools: &[PoolRecord], config: &Config) -> BTreeMap<String, (u32, u32)> {
+    let with_limit =
+        config.servers.iter().take(MOST).map(|(name, server)| (name.as_str(), (server.max_connections, 0)));
+    let mut all: BTreeMap<&str, (u32, u32)> = with_limit.collect();
+    if all.is_empty() {
+        return BTreeMap::new();
+    }
+    for pool in pools {
+        let server = config.share(&pool.database).and_then(|share| share.server.as_deref());
+        if let Some((_, open)) = server.and_then(|name| all.get_mut(name)) {
+            *open += pool.servers();
+        }
+    }
+    all.into_iter().map(|(name, figures)| (escaped(name), figures)).collect()
+}
+
 fn figures(
     report: Report,
     config: &Config,
@@ -168,6 +189,8 @@ impl Figures {
             last_reload: report.last_reload,
             exports: ExportCounts::default(),
             alerts: AlertFigures::default(),
+            shared: shared(&report.pools, config),
+            giving_back: report.giving_back.iter().take(MOST).map(|(name, count)| (escaped(name), *count)).collect(),
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -402,7 +425,28 @@ impl Figures {
         for (name, size) in &self.sizes {
             family.encode_family(&[("database", name.as_str())])?.encode_gauge(size)?;
         }
+        self.of_shares(to)?;
         self.of_primaries(to)
+    }
+
+    /// Of database servers whose connections pools share.
+    fn of_shares(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "The most connections of the pools that share a database server";
+        let mut family = to.encode_descriptor("weir_shared_server_limit", help, None, MetricType::Gauge)?;
+        for (name, (most, _)) in &self.shared {
+            family.encode_family(&[("server", name.as_str())])?.encode_gauge(most)?;
+        }
+        let help = "Connections of the pools that share a database server";
+        let mut family = to.encode_descriptor("weir_shared_server_connections", help, None, MetricType::Gauge)?;
+        for (name, (_, open)) in &self.shared {
+            family.encode_family(&[("server", name.as_str())])?.encode_gauge(open)?;
+        }
+        let help = "Servers that a pool gives back to others of its database server, as they become free";
+        let mut family = to.encode_descriptor("weir_pool_giving_back", help, None, MetricType::Gauge)?;
+        for (name, count) in &self.giving_back {
+            family.encode_family(&[("database", name.as_str())])?.encode_gauge(count)?;
+        }
+        Ok(())
     }
 
     /// Of pools that want a primary.

@@ -1,7 +1,7 @@
 //! Database servers, and how their connections are shared: what the pools may open, have open, what others have open,
 //! and what is free. What a server takes is asked from it ([`Capacities`]); the rest is known here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::State;
@@ -38,11 +38,25 @@ struct DatabaseServer {
     most: Option<u64>,
     /// The connections that these pools have open.
     open: u64,
+    /// The limits under which pools of the server share connections (`[servers]`), by name.
+    limits: Vec<SharedLimit>,
     capacity: Option<Capacity>,
     /// Why `capacity` is not known.
     unknown: Option<String>,
     /// What does not fit, as a sentence.
     warning: Option<String>,
+}
+
+/// A limit that pools share.
+#[derive(Clone, Serialize)]
+struct SharedLimit {
+    /// The name of its section in `[servers]`.
+    name: String,
+    max_connections: u32,
+    /// The sum of what its pools are guaranteed.
+    guaranteed: u32,
+    /// The connections that its pools have open, at whatever server.
+    open: u32,
 }
 
 /// A pool's share of a server.
@@ -56,6 +70,14 @@ struct Share {
     /// The most connections, over its users; none without a limit.
     most: Option<u64>,
     open: u32,
+    /// The limit that it shares with other pools, if there is one.
+    limit: Option<String>,
+    /// How many connections of that limit it gets back from others whenever it needs them.
+    guaranteed: u32,
+    /// Its part of the rest, in proportion to the weights of others.
+    weight: u32,
+    /// How many servers it gives back to other pools, as they become free.
+    giving_back: u32,
     clients: u32,
     waiting: u32,
     /// How many servers the pool has; `most` and `open` are about all of them.
@@ -100,11 +122,28 @@ pub(crate) async fn list(
     let (report, config) = workers.report().await?;
     let (found, next) = page_request.cut(by_server(&report, &config), |(address, _)| address);
     let answers = capacities.of(found.iter().map(|(_, of)| of.question()).collect()).await;
+    let limits = limits(&report, &config);
     let servers = found.into_iter().map(|(address, of)| {
         let answered = answers.get(&address);
-        of.server(address, answered)
+        of.server(address, answered, &limits)
     });
     Ok(Json(Page { servers: servers.collect(), next }))
+}
+
+/// The limits that pools share, by name, with what their pools have open.
+fn limits(report: &Report, config: &Config) -> BTreeMap<String, SharedLimit> {
+    let limit = |(name, server): (&String, &weir_config::ServerRules)| {
+        let weir_config::ServerRules { max_connections, guaranteed } = *server;
+        (name.clone(), SharedLimit { name: name.clone(), max_connections, guaranteed, open: 0 })
+    };
+    let mut all: BTreeMap<String, SharedLimit> = config.servers.iter().map(limit).collect();
+    for pool in report.pools.iter().filter(|_| !config.servers.is_empty()) {
+        let server = config.share(&pool.database).and_then(|share| share.server.as_deref());
+        if let Some(limit) = server.and_then(|name| all.get_mut(name)) {
+            limit.open += pool.servers();
+        }
+    }
+    all
 }
 
 /// The pools of a server, before it is asked.
@@ -121,7 +160,7 @@ fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
         for target in &pool.targets {
             let found = servers.entry(target.to_string());
             let found = found.or_insert_with(|| Found { target: target.clone(), shares: Vec::new() });
-            found.shares.push(Share::of(pool, name, records, config));
+            found.shares.push(Share::of(pool, name, records, report, config));
         }
     };
     for (name, pool) in &config.pools {
@@ -135,7 +174,7 @@ fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
 }
 
 impl Share {
-    fn of(pool: &PoolConfig, name: &str, records: &[&PoolRecord], config: &Config) -> Share {
+    fn of(pool: &PoolConfig, name: &str, records: &[&PoolRecord], report: &Report, config: &Config) -> Share {
         let mut all = PoolRecord::new(name, "", pool.policy.mode);
         records.iter().for_each(|record| all.add(record));
         Share {
@@ -145,6 +184,10 @@ impl Share {
             mode: pool.policy.mode.to_string(),
             most: most(pool, records, config),
             open: all.servers(),
+            limit: config.share(name).and_then(|share| share.server.as_deref()).map(str::to_owned),
+            guaranteed: pool.share.guaranteed,
+            weight: pool.share.weight,
+            giving_back: report.giving_back.get(name).copied().unwrap_or(0),
             clients: all.clients(),
             waiting: all.cl_waiting,
             hosts: pool.targets.len(),
@@ -171,6 +214,16 @@ fn most(pool: &PoolConfig, records: &[&PoolRecord], config: &Config) -> Option<u
     least(sum, pool.limits.max_db_connections)
 }
 
+/// The most connections of all pools of a server: those that share a limit have no more than that together.
+fn most_of(shares: &[Share], limits: &[SharedLimit]) -> Option<u64> {
+    let sum = |limit: Option<&str>| {
+        let of_limit = shares.iter().filter(|share| share.limit.as_deref() == limit);
+        of_limit.map(|share| share.most).sum::<Option<u64>>()
+    };
+    let shared = limits.iter().map(|limit| least(sum(Some(&limit.name)), limit.max_connections));
+    shared.chain([sum(None)]).sum()
+}
+
 /// The smaller of two limits; 0 is none.
 fn least(limit: Option<u64>, other: u32) -> Option<u64> {
     let other = (other > 0).then_some(u64::from(other));
@@ -190,8 +243,15 @@ impl Found {
         Question { server: self.target.clone(), pools }
     }
 
-    fn server(mut self, address: String, answered: Option<&Answered>) -> DatabaseServer {
-        let most = self.shares.iter().map(|share| share.most).sum::<Option<u64>>();
+    fn server(
+        mut self,
+        address: String,
+        answered: Option<&Answered>,
+        limits: &BTreeMap<String, SharedLimit>,
+    ) -> DatabaseServer {
+        let names: BTreeSet<&String> = self.shares.iter().filter_map(|share| share.limit.as_ref()).collect();
+        let limits: Vec<SharedLimit> = names.into_iter().filter_map(|name| limits.get(name).cloned()).collect();
+        let most = most_of(&self.shares, &limits);
         let open = self.shares.iter().map(|share| u64::from(share.open)).sum();
         let capacity = answered.and_then(|of| Some(Capacity::of(of.capacity.as_ref().ok()?, open, of.at)));
         let unknown = match answered {
@@ -202,7 +262,7 @@ impl Found {
         let pools_total = self.shares.len();
         self.shares.sort_by(|a, b| (b.open, b.most, &a.name).cmp(&(a.open, a.most, &b.name)));
         self.shares.truncate(LISTED);
-        DatabaseServer { address, pools: self.shares, pools_total, most, open, capacity, unknown, warning }
+        DatabaseServer { address, pools: self.shares, pools_total, most, open, limits, capacity, unknown, warning }
     }
 }
 
@@ -299,6 +359,28 @@ mod tests {
                 expected.map_or(warning.is_none(), |part| warning.as_ref().is_some_and(|text| text.contains(part)));
             assert!(fits, "{most:?}: {warning:?}");
         }
+    }
+
+    #[test]
+    fn pools_that_share_a_limit_may_open_no_more_than_that_together() {
+        let text = "[auth]\ntype = \"trust\"\n[servers.main]\nmax_connections = 12\n\
+                    [pools.a]\nhost = \"db1\"\nuser = \"app\"\nsize = 10\nserver = \"main\"\nguaranteed_connections = 3\n\
+                    [pools.b]\nhost = \"db1\"\nuser = \"app\"\nsize = 10\nserver = \"main\"\nweight = 2\n\
+                    [pools.c]\nhost = \"db1\"\nuser = \"app\"\nsize = 4\n";
+        let config = weir_config::load(std::path::Path::new("weir.toml"), &|_| Ok(text.to_owned()), &|_| None);
+        let config = config.unwrap_or_else(|errors| panic!("{errors}"));
+        let mut record = PoolRecord::new("a", "app", weir_base::PoolMode::Transaction);
+        record.sv_active = 5;
+        let giving_back = [("a".to_owned(), 2)].into();
+        let report = Report { pools: vec![record], giving_back, ..Report::default() };
+        let found = by_server(&report, &config).remove("db1:5432").expect("a server");
+        let server = found.server("db1:5432".to_owned(), None, &limits(&report, &config));
+        assert_eq!(server.most, Some(16));
+        let limit = &server.limits[0];
+        assert_eq!((limit.name.as_str(), limit.max_connections, limit.guaranteed, limit.open), ("main", 12, 3, 5));
+        let share = &server.pools[0];
+        assert_eq!((share.name.as_str(), share.guaranteed, share.weight, share.giving_back), ("a", 3, 1, 2));
+        assert_eq!(server.pools.iter().find(|share| share.name == "c").map(|share| share.limit.clone()), Some(None));
     }
 
     #[test]
