@@ -29,6 +29,9 @@ pub enum Checker {
     /// No client is passed over by clients that came later to another worker, except while a few messages are in
     /// transit.
     WaitsAreFair,
+    /// A pool below its guarantee gets a server before those above theirs go on, except while a few messages are in
+    /// transit.
+    GuaranteesHold,
     /// When faults stop, all clients finish.
     AllFinishes,
     /// No connection or server process remains at the end.
@@ -64,6 +67,7 @@ impl fmt::Display for Checker {
             Checker::WaitersAreAnswered => "waiters are answered in time",
             Checker::NoWaitBesideIdle => "no client waits while a server idles",
             Checker::WaitsAreFair => "waits are fair",
+            Checker::GuaranteesHold => "guarantees hold",
             Checker::AllFinishes => "all clients finish when faults stop",
             Checker::NoConnLeaks => "no connection leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",

@@ -12,6 +12,7 @@ mod conditions;
 mod context;
 mod direct;
 mod ends;
+mod guarantees;
 mod io;
 mod lending;
 mod limits;

@@ -15,6 +15,8 @@ pub(crate) struct Allowed {
     history: Vec<Arc<Config>>,
     /// A cache of limits found in the history, by database and user on the server.
     found: BTreeMap<(String, String), Most>,
+    /// A cache of the servers whose connections databases share.
+    shares: BTreeMap<String, Option<Arc<str>>>,
     /// Operators may have shrunk pools.
     pub(crate) operated: bool,
 }
@@ -32,15 +34,27 @@ impl Allowed {
     pub(crate) fn note(&mut self, config: &Arc<Config>) {
         self.history.push(Arc::clone(config));
         self.found.clear();
+        self.shares.clear();
     }
 
     /// The limit that these server connections break, if any; each comes with its database and user on the server.
     pub(crate) fn broken<'a>(&mut self, servers: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let (mut pools, mut databases, mut users) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut shared = BTreeMap::new();
         for (database, user) in servers {
+            if let Some(server) = self.server_of(database) {
+                *shared.entry(server).or_insert(0) += 1;
+            }
             *pools.entry((database, user)).or_insert(0) += 1;
             *databases.entry(database).or_insert(0) += 1;
             *users.entry(user).or_insert(0) += 1;
+        }
+        let beyond = shared.into_iter().find(|(server, count)| *count > self.most_connections(server));
+        if let Some((server, count)) = beyond {
+            return Some(format!(
+                "{count} connections to server {server}, with {} allowed",
+                self.most_connections(&server)
+            ));
         }
         pools.into_iter().find_map(|((database, user), of_pool)| {
             let most = self.most(database, user);
@@ -52,6 +66,27 @@ impl Allowed {
             let (count, most, what) = counts.into_iter().find(|(count, most, _)| count > most)?;
             Some(format!("{count} server connections of {what}, with {most} allowed"))
         })
+    }
+
+    /// The section of `[servers]` whose connections a database has shared in all settings so far.
+    fn server_of(&mut self, database: &str) -> Option<Arc<str>> {
+        if let Some(server) = self.shares.get(database) {
+            return server.clone();
+        }
+        let shares = self.history.iter().flat_map(|config| {
+            let pools = pools_of(config, database);
+            let none = pools.is_empty().then_some(None);
+            pools.into_iter().map(|pool| config.share(&pool.name)?.server.clone()).chain(none).collect::<Vec<_>>()
+        });
+        let shares: std::collections::BTreeSet<Option<Arc<str>>> = shares.collect();
+        let server = shares.first().filter(|_| shares.len() == 1).cloned().flatten();
+        self.shares.insert(database.to_owned(), server.clone());
+        server
+    }
+
+    fn most_connections(&self, server: &str) -> usize {
+        let most = |config: &Arc<Config>| config.servers.get(server).map_or(usize::MAX, |s| s.max_connections as usize);
+        self.history.iter().map(most).max().unwrap_or(usize::MAX)
     }
 
     /// `Some` if the pool that a client waited in can't have been full under any settings so far; `servers` counts the
@@ -151,7 +186,7 @@ pub(crate) fn broken_client_limit<'a>(
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use weir_config::Limits;
+    use weir_config::{Limits, ServerRules};
 
     use super::*;
 
@@ -200,6 +235,24 @@ mod tests {
         let found = allowed(9, 0, 1).broken(servers.into_iter());
         assert_eq!(found.as_deref(), Some("2 server connections of the user ann, with 1 allowed"));
         assert_eq!(allowed(9, 3, 2).broken(servers.into_iter()), None);
+    }
+
+    #[test]
+    fn one_connection_of_a_shared_server_too_many_is_caught() {
+        let mut config = (**allowed(9, 0, 0).history.last().unwrap()).clone();
+        config.servers.insert("s".to_owned(), ServerRules { max_connections: 2, guaranteed: 0 });
+        for pool in config.pools.values_mut() {
+            Arc::make_mut(pool).share.server = Some("s".into());
+        }
+        let mut allowed = Allowed::default();
+        allowed.note(&Arc::new(config.clone()));
+        let servers = [("db0", "ann"), ("db1", "ann"), ("db0", "bob")];
+        assert_eq!(allowed.broken(servers[1..].iter().copied()), None);
+        let found = allowed.broken(servers.into_iter());
+        assert_eq!(found.as_deref(), Some("3 connections to server s, with 2 allowed"));
+        Arc::make_mut(config.pools.get_mut("pool1").expect("it is there")).share.server = None;
+        allowed.note(&Arc::new(config));
+        assert_eq!(allowed.broken(servers.into_iter()), None, "what db1 has had since then may stay");
     }
 
     #[test]

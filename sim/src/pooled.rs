@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weir_auth::RequireAuth;
 use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
 use weir_config::{
-    Balance, Config, Limits, ListenBy, Method, PasswordCommand, Policy, PoolConfig, SessionAttrs, Spread, SslMode,
-    Users,
+    Balance, Config, Limits, ListenBy, Method, PasswordCommand, Policy, PoolConfig, PoolShare, ServerRules,
+    SessionAttrs, Spread, SslMode, Users,
 };
 
 use crate::client::{Kind, Topic};
@@ -58,6 +58,8 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         let pool = pool(rng, number, &config, pool_targets);
         config.pools.insert(pool.name.clone(), Arc::new(pool));
     }
+    // Of a stream of its own: other draws stay as they were.
+    draw_shares(rng.fork("shares", 0), &mut config);
     let on_demand = rng.chance(200);
     if on_demand {
         draw_fallback(rng, &mut config, &targets);
@@ -106,6 +108,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let reloads: Vec<Arc<Config>> = (0..rng.below(3))
         .map(|number| {
             let mut config = resized(rng, &config);
+            redraw_shares(rng.fork("other shares", number), &mut config);
             if faulty {
                 redraw_statement_limits(rng.fork("statement limits", number), &mut config);
             }
@@ -399,6 +402,45 @@ fn draw_shared_limits(rng: &mut Rng, config: &mut Config) {
         rules.pool_size = rng.chance(300).then(|| rng.between(1, 4) as u32);
         rules.reserve_size = rng.chance(300).then(|| rng.below(3) as u32);
     }
+}
+
+/// Draws shares of the connections of one database server, in some runs. Guarantees leave at least one to all: what idles
+/// within a guarantee stays.
+fn draw_shares(mut rng: Rng, config: &mut Config) {
+    if !rng.chance(250) {
+        return;
+    }
+    let most = rng.skewed(1, 8) as u32;
+    let mut left = most - 1;
+    for pool in config.pools.values_mut() {
+        if rng.chance(100) {
+            continue;
+        }
+        let guaranteed = rng.below(u64::from(left.min(3)) + 1) as u32;
+        left -= guaranteed;
+        let weight = rng.between(1, 4) as u32;
+        Arc::make_mut(pool).share = PoolShare { server: Some("s".into()), guaranteed, weight };
+    }
+    config.servers.insert("s".to_owned(), ServerRules { max_connections: most, guaranteed: 0 });
+    config.sum_guarantees();
+}
+
+/// Other shares after a reload: the limit, and who is guaranteed what.
+fn redraw_shares(mut rng: Rng, config: &mut Config) {
+    let Some(server) = config.servers.get_mut("s") else { return };
+    if rng.chance(500) {
+        server.max_connections = rng.skewed(1, 8) as u32;
+    }
+    let mut left = server.max_connections - 1;
+    for pool in config.pools.values_mut() {
+        let share = &mut Arc::make_mut(pool).share;
+        share.guaranteed = share.guaranteed.min(left);
+        left -= share.guaranteed;
+        if rng.chance(100) {
+            share.server = if share.server.is_some() { None } else { Some("s".into()) };
+        }
+    }
+    config.sum_guarantees();
 }
 
 fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> PoolConfig {

@@ -19,6 +19,7 @@ use weir_pgwire::sql::steps_taken;
 use crate::budget::Budget;
 use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
+use crate::guarantees::Guarantees;
 use crate::io::{Handoff, SimIo, Socket, Sockets};
 use crate::lending::{LONGEST_DELIVERY, Waits};
 use crate::limits::{Allowed, broken_client_limit};
@@ -75,6 +76,7 @@ struct Shared {
     /// Server connections that ended so recently that some worker may not know it, and when.
     gone: Vec<(Time, (String, String))>,
     waits: Waits,
+    guarantees: Guarantees,
     /// After how many inputs in a thousand a client is frozen and thawed.
     freezes: u32,
     /// After how many inputs in a thousand clients are to move between two workers, and which.
@@ -502,6 +504,13 @@ impl Pooler {
         let delivery = if alone { Span::ZERO } else { LONGEST_DELIVERY };
         shared.gone.retain(|(at, _)| *at + delivery + delivery >= now);
         shared.gone.extend(node.sockets.take_gone().into_iter().map(|what| (now, what)));
+        if adopted {
+            shared.guarantees.unsettle(now);
+        }
+        if let Some(Violation { checker, what }) = shared.guarantees.observe(worker, &node.engine, &shared.config, now)
+        {
+            ctx.violated(checker, || what);
+        }
         if alone {
             return;
         }
@@ -565,6 +574,7 @@ impl Shared {
             in_transit: Vec::new(),
             gone: Vec::new(),
             waits: Waits::default(),
+            guarantees: Guarantees::default(),
             freezes: *rng.pick(&[0, 20, 300]),
             moves: *rng.fork("moves", 0).pick(&[0, 10, 100]),
             movers: rng.fork("movers", 0),
