@@ -46,6 +46,7 @@ fn the_pages_on_session_features_modes_tls_sizing_and_metrics_work_when_pasted()
     play_on_server(&["README.md", "docs/howto/modes.md"]);
     play_on_server(&["README.md", "docs/howto/tls.md"]);
     play_on_server(&["README.md", "docs/howto/grafana.md", "docs/howto/sizing.md"]);
+    play_on_server(&["README.md", "docs/howto/fair-shares.md"]);
 }
 
 const SESSION_FEATURES: &str = "docs/howto/session-features.md";

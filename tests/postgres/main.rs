@@ -48,6 +48,7 @@ mod dirty;
 mod drain;
 mod dry_run;
 mod extended;
+mod fair_shares;
 mod health;
 mod holding;
 mod hosts;
