@@ -26,7 +26,7 @@ for target in $(scripts/fuzz.sh --list); do
         exit 1
     fi
     # The compiler's part of AddressSanitizer is there, as OSS-Fuzz checks it.
-    nm "$folder/out/$target" | grep -q __asan_init || { echo "oss-fuzz.sh: $target has no AddressSanitizer" >&2; exit 1; }
+    grep -qa __asan_init "$folder/out/$target" || { echo "oss-fuzz.sh: $target has no AddressSanitizer" >&2; exit 1; }
     count=$((count + 1))
 done
 echo "make oss-fuzz: $count targets are built as OSS-Fuzz builds them, and pass their corpora under AddressSanitizer"
