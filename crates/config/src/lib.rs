@@ -72,8 +72,9 @@ pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use man::{escape_roff, reference_roff};
 pub use model::{
     Alerts, Auth, Balance, Cluster, Concealed, Config, Dns, Limits, Listen, ListenBy, Log, LogFormat, MAX_PEER_ID,
-    Network, OnServerDown, PeerRules, Policy, PoolConfig, PoolShare, Process, ServerCondition, ServerRules, SessionAttrs,
-    SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules, WatchFiles, Web,
+    Network, OnServerDown, PeerRules, Policy, PoolConfig, PoolShare, Process, ServerCondition, ServerRules,
+    SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules,
+    WatchFiles, Web,
 };
 pub use names::{HOST_NAME, RESERVED_DATABASES};
 pub use oidc::{Oidc, is_safe_url};
