@@ -9,6 +9,7 @@
 //! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
 //! - [`may_use_sequence`] says whether a text may draw a value of a sequence; in doubt it says yes.
 //! - [`StateUse`] is what a text leaves, removes and finds of such state, for a record of traffic.
+//! - [`runs_text`] says whether functions that a text calls run SQL, and whether the text tells what; in doubt it does not.
 //! - [`custom_settings`] finds the settings with names of two parts that a text may set; in doubt it does not tell.
 //! - [`commands`] finds the prepared statements that a text names, and the parameters that it resets.
 //! - Not seen: effects of functions whose text is not in the query.
@@ -31,6 +32,7 @@ mod names;
 mod planned;
 mod read_only;
 mod resets;
+mod runs_text;
 mod scan;
 mod sequences;
 mod state_use;
@@ -52,6 +54,7 @@ pub use mentions::Mentions;
 pub use names::{Naming, RewrittenCommand, Verb, commands, names};
 pub use planned::weighs_plans;
 pub use resets::{Reset, ResetBy, Resetting};
+pub use runs_text::{RunsText, runs_text};
 pub use sequences::{asks_for_own_value, may_use_sequence};
 pub use state_use::{StateAct, StateUse};
 pub use steps::steps_taken;

@@ -3,8 +3,10 @@
 use super::*;
 
 /// Every word that a function of this module looks for, and pieces by which PostgreSQL reads a text.
-const PIECES: [&str; 70] = [
+const PIECES: [&str; 72] = [
     "execute",
+    "crosstab(",
+    "query_to_xml('a', 1)",
     "prepare",
     "deallocate",
     "deallocate prepare",
@@ -79,7 +81,7 @@ const PIECES: [&str; 70] = [
 /// A function of a text.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 12] = [
+const READERS: [(&str, Reader); 13] = [
     ("head", |text| drop(head(text))),
     ("judgement", |text| _ = Judgement::of(text, &head(text))),
     ("judgement of a prefix", |text| _ = Judgement::of_prefix(&text[..text.len().min(512)], text)),
@@ -94,6 +96,7 @@ const READERS: [(&str, Reader); 12] = [
     ("prepared", |text| drop(prepared(text))),
     ("custom settings", |text| drop(custom_settings(text))),
     ("clock", |text| _ = reads_clock(text)),
+    ("texts that functions run", |text| _ = runs_text(text)),
     ("fingerprint", |text| drop(fingerprint(text, 2000))),
 ];
 
