@@ -221,6 +221,36 @@ fn in_auto_what_calls_a_function_that_leaves_state_is_found_by_what_depends_on_i
             format!("CREATE FUNCTION \"take it\"(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN {takes} $$"),
             "SELECT \"take it\"(?)",
         ),
+        // Over a function of PostgreSQL.
+        (
+            "CREATE OPERATOR @@@! (rightarg = int8, function = pg_try_advisory_lock)".to_owned(),
+            "SELECT CASE WHEN ? = 1 THEN @@@! 42::int8 END",
+        ),
+        (
+            "CREATE FUNCTION other_name(int8) RETURNS bool LANGUAGE internal AS 'pg_try_advisory_lock_int8'".to_owned(),
+            "SELECT CASE WHEN ? = 1 THEN other_name(42) END",
+        ),
+        // A command that only begins as one of rows.
+        (
+            table("t15", "n text")
+                + "CREATE FUNCTION f15(s text) RETURNS int LANGUAGE plpgsql AS \
+                   $$ BEGIN EXECUTE 'INSERT INTO t15 SELECT ' || s; RETURN 1; END $$",
+            "SELECT f15('CASE WHEN ? = 1 THEN pg_try_adv' || 'isory_lock(42)::text END')",
+        ),
+        (
+            table("t16", "n text")
+                + "CREATE FUNCTION f16(s text) RETURNS int LANGUAGE plpgsql AS \
+                   $$ BEGIN EXECUTE format('INSERT INTO t16 VALUES (%s)', s); RETURN 1; END $$",
+            "SELECT f16('1); SELECT CASE WHEN ? = 1 THEN pg_try_adv' || 'isory_lock(42) END; SELECT (1')",
+        ),
+        (
+            String::new(),
+            "SELECT * FROM ts_stat('SELECT ''a''::tsvector WHERE ? = 1 AND pg_try_adv' || 'isory_lock(42)')",
+        ),
+        (
+            "CREATE FUNCTION f18(s text) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM ts_stat(s)'".to_owned(),
+            "SELECT f18('SELECT ''a''::tsvector WHERE ? = 1 AND pg_try_adv' || 'isory_lock(42)')",
+        ),
     ];
     for (prepare, text) in &ways {
         site.superuser().query_all(prepare).unwrap();
@@ -228,6 +258,55 @@ fn in_auto_what_calls_a_function_that_leaves_state_is_found_by_what_depends_on_i
         site.connect().query_all("CREATE OR REPLACE FUNCTION news() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
         text_leaves_now_and_then(&site, text, LOCKED);
     }
+}
+
+/// The same of one whose function sets what nobody can name.
+#[test]
+fn in_auto_a_statement_that_sql_executes_keeps_its_client_if_it_may_set_what_nobody_can_name() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let create =
+        "CREATE FUNCTION set_ctx(k text, v text) RETURNS text LANGUAGE sql AS 'SELECT set_config(k, v, false)'";
+    site.superuser().query_all(create).unwrap();
+    let mut other = site.connect();
+    for turn in 0..6 {
+        let mut client = site.connect();
+        ask(&mut client, &Batch::new().parse("mine", "SELECT set_ctx($1, $2)").sync(), 1);
+        client.query("EXECUTE mine('my.tenant', 'ann')").unwrap();
+        for _ in 0..4 {
+            let tenant = "SELECT coalesce(current_setting('my.tenant', true), '')";
+            assert_eq!(other.value(tenant).unwrap().as_deref(), Some(""), "{turn}: another client has it");
+            let own = client.value(tenant).unwrap();
+            // What the pool's first text names is not known when it is sent.
+            assert!(own.as_deref() == Some("ann") || turn == 0, "{turn}: {own:?}");
+        }
+    }
+}
+
+/// Where nothing else leaves state, no definition is of interest but those that give a function another name.
+#[test]
+fn in_auto_an_operator_that_a_client_makes_over_a_function_of_postgresql_is_asked_about_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    (0..40).for_each(|n| drop(site.connect().query(&format!("SELECT CASE WHEN {n} = 1 THEN @ 42::int8 END")).unwrap()));
+    site.connect().query_all("CREATE OPERATOR @@@! (rightarg = int8, function = pg_try_advisory_lock)").unwrap();
+    text_leaves_now_and_then(&site, "SELECT CASE WHEN ? = 1 THEN @@@! 42::int8 END", LOCKED);
+}
+
+/// Nor those whose text names no such function.
+#[test]
+fn in_auto_a_view_that_a_client_makes_over_a_function_of_postgresql_is_asked_about_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let mut maker = site.connect();
+    let create = "CREATE TABLE numbers (n int); INSERT INTO numbers VALUES (0), (1); GRANT ALL ON numbers TO PUBLIC";
+    site.superuser().query_all(create).unwrap();
+    (0..5).for_each(|n| drop(maker.query(&format!("SELECT count(*) FROM numbers WHERE n = {n}")).unwrap()));
+    let create = "CREATE VIEW locks AS SELECT n, CASE WHEN n = 1 THEN pg_try_advisory_lock(42) END FROM numbers";
+    maker.query(create).unwrap();
+    maker.query("GRANT ALL ON locks TO PUBLIC").unwrap();
+    drop(maker);
+    text_leaves_now_and_then(&site, "SELECT * FROM locks WHERE n = ?", LOCKED);
 }
 
 /// SET and `set_config()` in forms that are rare in a body.
@@ -326,6 +405,7 @@ fn in_auto_a_role_that_sessions_begin_with_is_no_state() {
 fn in_auto_a_setting_whose_name_no_body_tells_keeps_its_client_and_reaches_no_other() {
     let site =
         Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let composed = "'SELECT ''a''::tsvector WHERE set_' || 'config(''my.tenant'', ''ann'', false) IS NOT NULL'";
     let by_function = |name: &str, does: &str| {
         let function =
             format!("CREATE FUNCTION {name}() RETURNS int LANGUAGE plpgsql AS $f$ BEGIN {does}; RETURN 1; END $f$");
@@ -366,6 +446,24 @@ fn in_auto_a_setting_whose_name_no_body_tells_keeps_its_client_and_reaches_no_ot
                 .to_owned(),
             "SELECT f8()".to_owned(),
         ),
+        // In a text that a function runs.
+        (String::new(), format!("SELECT count(*) FROM ts_stat({composed})")),
+        (String::new(), format!("SELECT length(query_to_xml({composed}, true, true, '')::text)")),
+        (String::new(), "SELECT ts_rewrite('a', 'SELECT ''a''::tsquery, ''b''::tsquery WHERE set_' || \
+             'config(''my.tenant'', ''ann'', false) IS NOT NULL')".to_owned()),
+        by_function("f9", &format!("PERFORM * FROM ts_stat({composed})")),
+        (
+            format!("CREATE VIEW v10 AS SELECT * FROM ts_stat({composed}); GRANT ALL ON v10 TO PUBLIC"),
+            "SELECT count(*) FROM v10".to_owned(),
+        ),
+        (
+            "CREATE AGGREGATE sets(text, bool) (sfunc = set_config, stype = text, initcond = 'my.tenant')".to_owned(),
+            "SELECT sets('ann', false)".to_owned(),
+        ),
+        (
+            "CREATE FUNCTION other_name(text, text, bool) RETURNS text LANGUAGE internal AS 'set_config_by_name'".to_owned(),
+            "SELECT other_name('my.' || 'tenant', 'ann', false)".to_owned(),
+        ),
     ];
     const TENANT: &str = "SELECT coalesce(current_setting('my.tenant', true), '')";
     for (prepare, text) in &ways {
@@ -403,4 +501,64 @@ fn in_auto_a_client_with_settings_of_the_planner_is_asked_as_any_other() {
             assert_eq!(other.value("SHOW enable_seqscan").unwrap().as_deref(), Some("on"));
         }
     }
+}
+
+/// Nobody can name what the command sets, as its text comes from elsewhere.
+#[test]
+fn in_auto_what_a_composed_command_sets_reaches_no_other_client() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(2).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let prepare = "CREATE TABLE rows (n text); GRANT ALL ON rows TO PUBLIC; \
+         CREATE FUNCTION runs(s text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE s; END $$; \
+         CREATE FUNCTION adds(s text) RETURNS void LANGUAGE plpgsql AS \
+         $$ BEGIN EXECUTE 'INSERT INTO rows SELECT ' || s; END $$";
+    site.superuser().query_all(prepare).unwrap();
+    let mut other = site.connect();
+    let texts = [
+        "SELECT runs('SET my.ten' || 'ant = ''ann''')",
+        "SELECT adds('set_' || 'config(''my.tenant'', ''ann'', false)')",
+        "SELECT adds('1; SET my.ten' || 'ant = ''ann''')",
+    ];
+    for (turn, text) in texts.into_iter().cycle().take(9).enumerate() {
+        let mut client = site.connect();
+        client.query("SET my.own = 'mine'").unwrap();
+        client.query("SET work_mem = '77MB'").unwrap();
+        client.query(text).unwrap();
+        for _ in 0..4 {
+            let tenant = other.value("SELECT coalesce(current_setting('my.tenant', true), '')").unwrap();
+            assert_eq!(tenant.as_deref(), Some(""), "{text}, {turn}: another client has it");
+            let own = client.value("SELECT current_setting('my.own') || current_setting('work_mem')").unwrap();
+            assert_eq!(own.as_deref(), Some("mine77MB"), "{text}, {turn}: what is known follows the client");
+        }
+    }
+}
+
+/// A function that runs a text shows what it runs, and commands are composed of names only, as in many triggers.
+#[test]
+fn in_auto_texts_that_show_what_they_run_keep_no_client() {
+    let site = Site::with(Setup::new(Mode::Auto).size(1).limit("max_pinned = 100\nquery_wait_timeout = 5"), Mode::Auto);
+    let prepare = "CREATE TABLE parts (n int, made date DEFAULT now()); CREATE TABLE parts_a (LIKE parts); \
+         GRANT ALL ON parts, parts_a TO PUBLIC; \
+         CREATE FUNCTION moves() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         EXECUTE format('INSERT INTO %I VALUES ($1.*)', TG_TABLE_NAME || '_a') USING NEW; RETURN NULL; END $$; \
+         CREATE TRIGGER moves BEFORE INSERT ON parts FOR EACH ROW EXECUTE FUNCTION moves(); \
+         CREATE FUNCTION sets_any(k text) RETURNS text LANGUAGE sql AS $$ SELECT set_config(k, 'ann', false) $$";
+    site.superuser().query_all(prepare).unwrap();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    for text in [
+        "INSERT INTO parts VALUES (1)",
+        "SELECT count(*) FROM ts_stat('SELECT ''a''::tsvector')",
+        "SELECT count(*) FROM ts_stat($$SELECT 'a'::tsvector$$, 'ab')",
+        "SELECT ts_rewrite('a'::tsquery, 'b', 'c')",
+    ] {
+        for _ in 0..3 {
+            client.query(text).unwrap();
+            assert_eq!(other.value("SELECT 1").unwrap().as_deref(), Some("1"), "{text} keeps its client");
+        }
+    }
+    assert_eq!(other.value("SELECT count(*) FROM parts_a").unwrap().as_deref(), Some("3"));
+    // The same text with another value is not the same.
+    let text = "SELECT count(*) FROM ts_stat('SELECT ''a''::tsvector WHERE sets_any(''my.tenant'') IS NOT NULL')";
+    client.query(text).unwrap();
+    assert!(other.query("SELECT 1").is_err(), "the client does not keep the only server");
 }

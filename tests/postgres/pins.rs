@@ -93,13 +93,16 @@ fn what_a_text_leaves_after_it_ran_unasked_is_counted_and_logged_once() {
     site.superuser()
         .query_all(
             "CREATE TABLE calls (n int); INSERT INTO calls VALUES (0); GRANT ALL ON calls TO app; \
+             CREATE TABLE taken (n int, got bool DEFAULT pg_try_advisory_lock(7)); GRANT ALL ON taken TO app; \
              CREATE FUNCTION sometimes() RETURNS int LANGUAGE plpgsql AS \
              'DECLARE called int; BEGIN UPDATE calls SET n = n + 1 RETURNING n INTO called; \
-              IF called >= 4 THEN PERFORM query_to_xml(''SELECT pg_adv'' || ''isory_lock(7)'', true, true, ''''); END IF; \
+              IF called >= 4 THEN EXECUTE format(''INSERT INTO %I (n) VALUES (1)'', ''tak'' || ''en''); END IF; \
               RETURN called; END'",
         )
         .unwrap();
     let mut client = named(&site, "jobs");
+    // With its first question a pool reads what leaves state.
+    client.query("SELECT 1").unwrap();
     // Asked about after the first, the second and the fourth.
     (0..4).for_each(|_| drop(client.query("SELECT sometimes()").unwrap()));
     let late = "weir_state_found_late_total{database=\"app\",kind=\"advisory_locks\"} 1";

@@ -7,6 +7,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
+use crate::leaving_functions::Leaving;
 use crate::left_state::{self, Compiled, Found};
 use crate::out::Out;
 use crate::params::ParamTable;
@@ -169,8 +170,12 @@ impl Server {
         let mut is_doubtful = false;
         if let Some(changes) = self.bodies_asked.take() {
             is_doubtful = found.sources.as_deref().is_some_and(|sources| texts.sources_are_news(sources));
-            if texts.leaving.learn(found.functions, found.composers) || is_doubtful {
+            if texts.leaving.learn(found.functions) || is_doubtful {
                 texts.texts.judge_again();
+            }
+            if texts.leaving.most() > Leaving::Askable {
+                // The texts before this were judged without them.
+                self.state.may_compose();
             }
             texts.custom_is_planned = found.custom_is_planned;
             self.state.plan_by_custom(found.custom_is_planned);
@@ -222,6 +227,9 @@ impl Server {
         }
         // A lock can be released by any function.
         self.state.found(there, there.without(Dirty::LOCKS));
+        if self.state.has_composed() && !there.contains(Dirty::SETTINGS) {
+            self.state.share(Dirty::SETTINGS);
+        }
         let new = if follows { there.union(Dirty::SETTINGS) } else { there };
         let late = if unasked {
             new.without(found.expected.union(Dirty::CUSTOM).union(Dirty::SEQUENCES))

@@ -462,7 +462,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
-            if self.ctx.statements.leaving.may_change_by(tag) {
+            if self.ctx.statements.leaving.may_change_by(tag, effects.may_leave) {
                 self.ctx.statements.functions_changed();
                 self.server.functions_changed = true;
             }

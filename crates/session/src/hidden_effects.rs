@@ -43,12 +43,27 @@ pub(crate) struct TextCounts(HashMap<ShapeKey, Sent, BuildHasherDefault<KeyHashe
 struct Sent {
     /// How often it was sent.
     count: u32,
-    look: FirstLook,
+    /// What it says; `None`: it is to be read when it is sent again.
+    look: Option<FirstLook>,
 }
 
 impl Sent {
-    fn new(look: FirstLook) -> Sent {
-        Sent { count: if look.names > Leaving::Nothing { ALWAYS } else { 0 }, look }
+    /// What the text says, which `look` reads if that is not known, or if it is not the same for all texts of the shape.
+    #[inline]
+    fn says(&mut self, look: impl FnOnce() -> FirstLook) -> FirstLook {
+        match self.look {
+            Some(known) if !known.by_values => known,
+            _ => self.read(look()),
+        }
+    }
+
+    #[cold]
+    fn read(&mut self, look: FirstLook) -> FirstLook {
+        self.look = Some(look);
+        if look.names > Leaving::Nothing {
+            self.count = ALWAYS;
+        }
+        look
     }
 }
 
@@ -59,6 +74,8 @@ pub(crate) struct FirstLook {
     pub(crate) draws: bool,
     /// What functions that it names leave, as their bodies say.
     pub(crate) names: Leaving,
+    /// Another text of the same shape may say something else: it runs what is in its quoted values.
+    pub(crate) by_values: bool,
 }
 
 /// What follows from a text that is sent.
@@ -68,8 +85,8 @@ pub(crate) struct Counted {
     pub(crate) due: Option<DueText>,
     /// It may draw a value of a sequence.
     pub(crate) draws: bool,
-    /// It may set a setting of a name that nobody can tell.
-    pub(crate) sets_unknown: bool,
+    /// What functions that it names leave, as their bodies say.
+    pub(crate) names: Leaving,
 }
 
 impl TextCounts {
@@ -81,16 +98,14 @@ impl TextCounts {
         if self.0.len() >= MOST && !self.0.contains_key(&text) {
             self.make_room();
         }
-        let Sent { count, look: seen } = self.0.entry(text).or_insert_with(|| Sent::new(look()));
+        let sent = self.0.entry(text).or_insert(Sent { count: 0, look: None });
+        let seen = sent.says(look);
+        let Sent { count, .. } = sent;
         let is_due = is_due_at(*count);
         let unasked = *count != ALWAYS && *count > 1;
         *count += u32::from(!is_due);
         let due = DueText { text, unasked, says_so: seen.names > Leaving::Nothing };
-        Counted {
-            due: (is_due || asks_anyway).then_some(due),
-            draws: seen.draws,
-            sets_unknown: seen.names == Leaving::Unknown,
-        }
+        Counted { due: (is_due || asks_anyway).then_some(due), draws: seen.draws, names: seen.names }
     }
 
     /// What functions and triggers do may have changed: texts are asked about as if they were new, but for those of which
@@ -98,6 +113,7 @@ impl TextCounts {
     #[cold]
     pub(crate) fn judge_again(&mut self) {
         self.0.retain(|_, sent| sent.count == ALWAYS);
+        self.0.values_mut().for_each(|sent| sent.look = None);
     }
 
     #[cold]
@@ -110,8 +126,7 @@ impl TextCounts {
 
     /// A text has left something.
     pub(crate) fn leaves(&mut self, text: ShapeKey) {
-        // Where it is not known, it may also draw.
-        self.0.entry(text).or_insert(Sent::new(FirstLook { draws: true, names: Leaving::Nothing })).count = ALWAYS;
+        self.0.entry(text).or_insert(Sent { count: 0, look: None }).count = ALWAYS;
     }
 
     /// A text after which the server was asked has left nothing.
@@ -417,11 +432,11 @@ mod tests {
     use super::*;
 
     fn nothing() -> FirstLook {
-        FirstLook { draws: false, names: Leaving::Nothing }
+        FirstLook { draws: false, names: Leaving::Nothing, by_values: false }
     }
 
     fn draws() -> FirstLook {
-        FirstLook { draws: true, names: Leaving::Nothing }
+        FirstLook { draws: true, names: Leaving::Nothing, by_values: false }
     }
 
     #[test]
@@ -475,10 +490,27 @@ mod tests {
         let mut counts = TextCounts::default();
         let text = ShapeKey(7);
         for _ in 0..100 {
-            let due = counts.count(text, false, || FirstLook { draws: false, names: Leaving::Askable }).due;
+            let due =
+                counts.count(text, false, || FirstLook { draws: false, names: Leaving::Askable, by_values: false }).due;
             assert_eq!(due, Some(DueText { text, unasked: false, says_so: true }));
             counts.left_nothing(text);
         }
+    }
+
+    #[test]
+    fn a_text_that_runs_its_values_or_was_judged_before_a_change_is_read_again() {
+        let mut counts = TextCounts::default();
+        let says = |names: Leaving, by_values| move || FirstLook { draws: false, names, by_values };
+        let sets = |counts: &mut TextCounts, text, names, by_values| {
+            counts.count(ShapeKey(text), false, says(names, by_values)).names == Leaving::Unknown
+        };
+        assert!(!sets(&mut counts, 7, Leaving::Askable, true), "its own values show nothing");
+        assert!(sets(&mut counts, 7, Leaving::Unknown, true) && !sets(&mut counts, 7, Leaving::Askable, true));
+        assert!(!sets(&mut counts, 8, Leaving::Askable, false) && !sets(&mut counts, 8, Leaving::Unknown, false));
+        counts.judge_again();
+        assert!(sets(&mut counts, 8, Leaving::Unknown, false), "what it names is another function");
+        counts.leaves(ShapeKey(9));
+        assert!(sets(&mut counts, 9, Leaving::Unknown, false));
     }
 
     #[test]

@@ -6,12 +6,18 @@
 //! texts. What calls such a function is found by what depends on it (`pg_depend`): tables with triggers, constraints,
 //! defaults, policies, rules or indexes, views, domains, operators, casts, aggregates; tables from which a foreign key
 //! or inheritance leads there; and functions whose bodies have one of the names. What a body composes counts as state,
-//! so does anything in another language than SQL and PL/pgSQL; of functions in C nothing is known.
+//! so does anything in another language than SQL and PL/pgSQL. On functions of PostgreSQL nothing is noted to depend:
+//! what is made over those that leave state is found by their numbers ([`LEAVING`]). Functions in the languages internal
+//! and C are known by the names of their code ([`CODE`], [`RUNNERS`]); of others in C nothing is known, but that an
+//! argument may be named as SQL.
 //! Source: PostgreSQL's documentation, "pg_depend", "Dependency Tracking".
 //!
 //! Bounded: [`MOST`] names a pool and worker; where there are more, each text is asked about.
 
 use std::collections::HashMap;
+
+use weir_pgwire::Dirty;
+use weir_pgwire::sql::RunsText;
 
 use crate::custom_names::OF_USERS;
 use crate::session_defaults::of_session;
@@ -25,6 +31,9 @@ const MOST_SEARCHED: u32 = 16 << 20;
 /// Marks a row with a name, which is empty where any text may call a function that leaves state.
 pub(crate) const NAME: &str = "*function";
 
+/// Marks a row with a name behind which a command may run that it composes.
+pub(crate) const EXECUTOR: &str = "*executor";
+
 /// Marks a row with a name behind which a setting may be set whose name nobody can tell.
 pub(crate) const COMPOSER: &str = "*composer";
 
@@ -35,17 +44,57 @@ pub(crate) const SOURCES: &str = "*sources";
 /// on `standard_conforming_strings`.
 const GAP: &str = "(?:[[:space:]]|--[^\n]*\n|/[*](?:[^*]|[*][^/])*[*]/)*";
 
-/// Found in the body of a function that leaves state, for any case. SET is a command where a statement may begin. A
-/// command that is composed may be any, but for those whose first word is there.
+/// Found in the body of a function that leaves state, for any case. SET is a command where a statement may begin.
 pub(crate) fn in_body() -> String {
     format!(
         "advisory_lock|[[:<:]](?:listen|prepare|temp|temporary|discard|pg_settings)[[:>:]]|[[:<:]]pg_temp\
          |with[[:space:]]+hold\
          |set_config\"?{GAP}[(](?!(?:[^()]|[(][^()]*[)])*,[[:space:]]*true[[:space:]]*[)])\
-         |[[:<:]]execute[[:>:]](?![[:space:]]*(?:format[[:space:]]*[(])?[[:space:]]*''[[:space:]]*\
-         (?:insert|update|delete|merge|truncate|analyze|refresh|lock|alter|drop)[[:>:]])\
-         |(?:^|[;''\"$]|>>|[[:<:]](?:begin|then|else|loop)[[:>:]]){GAP}\
-         (?:set(?:[[:space:]]+(?!local[[:>:]])|[/-])|reset[[:>:]])"
+         |{}|(?:^|[;''\"$]|>>|[[:<:]](?:begin|then|else|loop)[[:>:]]){GAP}\
+         (?:set(?:[[:space:]]+(?!local[[:>:]])|[/-])|reset[[:>:]])",
+        runs_hidden()
+    )
+}
+
+/// Found in a body that composes a command, which may be any, but for those that are [`shown`]. Apart from the others:
+/// together they take several times as long.
+fn in_commands() -> String {
+    format!("[[:<:]]execute[[:>:]](?![[:space:]]*(?:{}))", shown())
+}
+
+/// Found behind EXECUTE where the command certainly is one of rows, or about a table, with names and values as its only
+/// unknown parts: a literal; `format()` of a literal with `%I` and `%L`; literals with `quote_ident()` and the like
+/// between them. These parts can't hold a second command. Nor are they the name of a function, as no parenthesis
+/// follows, but behind INTO, nor a part of one, as no letter stands beside them; nor may one be `pg_settings` where
+/// `setting` is set.
+fn shown() -> String {
+    const VERB: &str = "(?:insert|update|delete|merge|truncate|analyze|refresh|lock|alter|drop)[[:>:]]";
+    const END: &str = "[[:space:]]*(?:;|$|[[:<:]](?:using|into|loop)[[:>:]])";
+    const VALUE: &str = "(?:[^();'']|''[^''();]*''|[(](?:[^();'']|''[^''();]*''|[(][^();]*[)])*[)])*";
+    const FORMAT: &str = "(?:[^''%:]|''''|:(?!%)|into[[:space:]]+(?:[a-z0-9_.]|%(?:[0-9]+[$])?i)+\
+         |%(?:[0-9]+[$])?(?:i(?![[:space:]]*[(]|[a-z0-9_$%])|l))*";
+    const SETTING: &str = "update[[:>:]][^'']*(?:setting|set[[:space:]]+%)";
+    const BESIDE: &str = "[[:space:]]*[|][|][[:space:]]*";
+    const REST: &str = "(?:[^'']|'''')*";
+    let quoted = format!("quote_(?:ident|literal|nullable)[[:space:]]*[(]{VALUE}[)]");
+    let (first, last) = ("''[[:space:].,)=](?![[:space:]]*[(])", "[[:space:].=(,]''");
+    format!(
+        "''[[:space:]]*{VERB}{REST}''{END}\
+         |format[[:space:]]*[(][[:space:]]*''[[:space:]]*(?!{SETTING}){VERB}{FORMAT}''[[:space:]]*(?:,{VALUE})?[)]{END}\
+         |''[[:space:]]*(?!update[[:>:]]){VERB}{REST}{last}{BESIDE}{quoted}\
+         (?:{BESIDE}(?:{first}{REST}{last}|''[.,=]''){BESIDE}{quoted})*\
+         (?:{BESIDE}(?:{first}{REST}|''[)])'')?{END}"
+    )
+}
+
+/// Found in a body that runs a text of which it does not show all, by a function that runs texts.
+fn runs_hidden() -> String {
+    const TEXT: &str = "(?:''(?:[^'']|'''')*''|[$][$][^$]*[$][$])";
+    format!(
+        "[[:<:]](?:query_to_xml(?:schema|_and_xmlschema)?\"?{GAP}[(](?!{GAP}{TEXT}{GAP},)\
+         |(?:ts_stat|crosstab[0-9]*)\"?{GAP}[(](?!{GAP}{TEXT}{GAP}(?:,{GAP}(?:{TEXT}|[0-9]+){GAP})?[)])\
+         |ts_rewrite\"?{GAP}[(](?!(?:[^(),'']|[(][^()'']*[)])*,(?:[^(),'']|[(][^()'']*[)])*,)\
+         |(?:connectby|xpath_table)\"?{GAP}[(])"
     )
 }
 
@@ -53,14 +102,28 @@ pub(crate) fn in_body() -> String {
 fn composes() -> String {
     format!(
         "set_config\"?{GAP}[(](?!(?:[^()]|[(][^()]*[)])*,[[:space:]]*true[[:space:]]*[)])(?!{GAP}''[a-z_][a-z0-9_.]*''{GAP},)\
-         |(?:^|[;''\"$]|>>|[[:<:]](?:begin|then|else|loop)[[:>:]]){GAP}set[[:space:]]+(?:session[[:space:]]+)?\"\
-         |''[[:space:]]*set[[:space:]]+(?!local[[:>:]])[^''%=]*(?:%|''[[:space:]]*[|])"
+         |{}|(?:^|[;''\"$]|>>|[[:<:]](?:begin|then|else|loop)[[:>:]]){GAP}set[[:space:]]+(?:session[[:space:]]+)?\"\
+         |''[[:space:]]*set[[:space:]]+(?!local[[:>:]])[^''%=]*(?:%|''[[:space:]]*[|])",
+        runs_hidden()
     )
 }
 
-/// `set_config()`, and the functions that take a lock of the session, as an expression has them that is stored (`pg_proc.dat`).
-const SETS: &str = ":funcid 2078 ";
-const LEAVES: &str = ":funcid (?:2078|288[0-36-9]) ";
+/// Functions of PostgreSQL (`pg_proc.dat`) that leave state, or run a text that they are given
+/// ([`weir_pgwire::sql::runs_text()`]), and those of them that may set what nobody can name.
+const LEAVING: &str = "2078|288[0-36-9]|2924|2927|2930|3685|3689|3690";
+const UNTOLD: &str = "2078|2924|2927|2930|3685|3689|3690";
+
+/// The code of functions that leave state, and of those that run a text, as `pg_proc.prosrc` has it.
+const CODE: &str = "set_config_by_name|(?:[a-z]+_)*advisory_lock_";
+const RUNNERS: &str = "query_to_xml|ts_stat[12]|tsquery_rewrite_query|crosstab|connectby_text|xpath_table";
+
+/// Their calls, as an expression has them that is stored.
+const LEAVES: &str = ":funcid (?:2078|288[0-36-9]|2924|2927|2930|3685|3689|3690) ";
+
+/// Calls that set a setting, or run a text that is no constant; or one that sets something: it is stored as bytes, and
+/// these are `set_config`.
+const SETS: &str = ":funcid (?:2078 |3685 |(?:2924|2927|2930|3689|3690) [^{]*:args [(](?![{]CONST ))\
+     |(?:115|83) (?:101|69) (?:116|84) 95 (?:99|67) (?:111|79) (?:110|78) (?:102|70) (?:105|73) (?:103|71) ";
 
 /// What stores expressions: a catalog, whose object its rows are about, and the columns.
 const EXPRESSIONS: [(&str, &str, &str, &str); 8] = [
@@ -79,10 +142,6 @@ const NO_INDEX: &str = " AND relkind OPERATOR(pg_catalog.<>) ALL('{i,I}')";
 
 /// No text calls a function of a trigger or an event trigger.
 const NO_TRIGGER: &str = " AND prorettype OPERATOR(pg_catalog.<>) ALL('{2279,3838}')";
-
-/// Functions of PostgreSQL that run the text of a query that they are given.
-const RUN_TEXTS: [&str; 5] =
-    ["query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "ts_rewrite", "ts_stat"];
 
 /// The words of commands that an event trigger may run for.
 const DEFINING: &str = "{alter,cluster,comment,create,drop,grant,import,into,refresh,reindex,revoke,security}";
@@ -107,16 +166,17 @@ pub(crate) enum Leaving {
     Nothing,
     /// State for which a server can be asked.
     Askable,
-    /// Also a setting with a name of two parts for which no server can be asked, as nobody knows the name.
+    /// Also what a command leaves that is composed. It seldom sets a setting with a name of two parts, for which no
+    /// server can be asked: so its client keeps no server for it, and the settings of the server are reset behind it.
+    Composed,
+    /// Also such a setting: its client keeps the server.
     Unknown,
 }
 
 impl LeavingFunctions {
-    /// A server has named all, and those behind which a name is composed. Returns whether they are others than before: texts
-    /// are to be judged again.
-    pub(crate) fn learn(&mut self, names: Vec<String>, composers: Vec<String>) -> bool {
-        let named = names.into_iter().map(|name| (name, Leaving::Askable));
-        let mut found: Vec<_> = named.chain(composers.into_iter().map(|name| (name, Leaving::Unknown))).collect();
+    /// A server has named all, with what each leaves. Returns whether they are others than before: texts are to be
+    /// judged again.
+    pub(crate) fn learn(&mut self, mut found: Vec<(String, Leaving)>) -> bool {
         found.sort_unstable();
         if self.found == found {
             return false;
@@ -136,45 +196,63 @@ impl LeavingFunctions {
         if self.found.is_empty() { Leaving::Nothing } else { Leaving::Askable }
     }
 
-    /// Whether a command with this tag may change what leaves state, or what calls it.
-    pub(crate) fn may_change_by(&self, tag: &[u8]) -> bool {
-        const FUNCTIONS: [&[u8]; 4] = [b"EXTENSION", b"FUNCTION", b"PROCEDURE", b"ROUTINE"];
-        const CALLERS: [&[u8]; 12] = [
-            b"AGGREGATE",
-            b"CAST",
+    /// Whether a command with this tag, whose text may leave `kinds`, may change what leaves state, or what calls it.
+    pub(crate) fn may_change_by(&self, tag: &[u8], kinds: Dirty) -> bool {
+        // Or what may be made over one of PostgreSQL's, and has another name.
+        const FUNCTIONS: [&[u8]; 7] =
+            [b"AGGREGATE", b"CAST", b"EXTENSION", b"FUNCTION", b"OPERATOR", b"PROCEDURE", b"ROUTINE"];
+        const CALLERS: [&[u8]; 9] = [
             b"DOMAIN",
             b"EVENT TRIGGER",
             b"INDEX",
             b"MATERIALIZED VIEW",
-            b"OPERATOR",
             b"POLICY",
             b"RULE",
             b"TABLE",
             b"TRIGGER",
             b"VIEW",
         ];
+        let has_callers = !self.found.is_empty() || kinds.has_any(Dirty::SETTINGS.union(Dirty::LOCKS));
         let kind = tag.strip_prefix(b"CREATE ").or_else(|| tag.strip_prefix(b"ALTER "));
         // Which may be ALTER … SET.
         matches!(tag, b"ALTER ROLE" | b"ALTER DATABASE")
-            || kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (!self.found.is_empty() && CALLERS.contains(&kind)))
+            || kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (has_callers && CALLERS.contains(&kind)))
     }
 
     /// What a text may leave that names one of them, or executes a statement whose text may. Reads the text a few times: once
     /// for each text of a pool.
-    pub(crate) fn named_in(&self, text: &[u8]) -> Leaving {
-        let words = text.split(|byte| !is_of_name(*byte)).filter(|word| !word.is_empty());
-        let of_word = |word: &[u8]| {
-            let word = word.to_ascii_lowercase();
-            let runs =
-                (word == b"execute" && !self.found.is_empty()) || RUN_TEXTS.iter().any(|name| name.as_bytes() == word);
-            self.words.get(&*word).copied().unwrap_or(if runs { Leaving::Askable } else { Leaving::Nothing })
+    pub(crate) fn named_in(&self, text: &[u8], runs: RunsText) -> Leaving {
+        let by_call = match runs {
+            RunsText::No => Leaving::Nothing,
+            RunsText::Shown => Leaving::Askable,
+            RunsText::OfCatalogs => self.most(),
+            RunsText::Hidden => Leaving::Unknown,
         };
+        let words = text.split(|byte| !is_of_name(*byte)).filter(|word| !word.is_empty());
+        let of_word = |(word, next): (&[u8], &[u8])| {
+            let word = word.to_ascii_lowercase();
+            let known = self.words.get(&*word).copied().unwrap_or_default();
+            if word == b"execute" { known.max(self.executed(next)) } else { known }
+        };
+        let next = words.clone().skip(1).chain([&b""[..]]);
         let has = |name: &[u8]| text.windows(name.len()).any(|part| part == name);
         // Of two quotes in a quoted name one counts; a name with escapes may be any.
         let is_there = |name: &[u8]| !name.is_empty() && if name.contains(&b'"') { has(b"\"\"") } else { has(name) };
         let others = self.others.iter().filter(|(name, _)| is_there(name)).map(|(_, what)| *what);
-        let escaped = self.found.iter().map(|(_, what)| *what).max().filter(|_| has(b"U&\"") || has(b"u&\""));
-        words.map(of_word).chain(others).chain(escaped).max().unwrap_or_default().max(self.any)
+        let escaped = Some(self.most()).filter(|_| has(b"U&\"") || has(b"u&\""));
+        words.zip(next).map(of_word).chain(others).chain(escaped).max().unwrap_or_default().max(self.any).max(by_call)
+    }
+
+    /// What a statement may leave that is executed, as this word behind EXECUTE says: a privilege and a trigger execute none.
+    fn executed(&self, next: &[u8]) -> Leaving {
+        let is = |word: &[u8]| next.eq_ignore_ascii_case(word);
+        let runs_none = is(b"on") || is(b"function") || is(b"procedure");
+        if runs_none { self.askable() } else { self.most() }
+    }
+
+    /// What any of them may leave.
+    pub(crate) fn most(&self) -> Leaving {
+        self.found.iter().map(|(_, what)| *what).max().unwrap_or_default()
     }
 }
 
@@ -186,24 +264,63 @@ fn is_word(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| is_of_name(*byte))
 }
 
+/// What the name in a row with this mark leaves; `None`: it is no mark of names.
+pub(crate) fn marked(mark: &str) -> Option<Leaving> {
+    match mark {
+        NAME => Some(Leaving::Askable),
+        EXECUTOR => Some(Leaving::Composed),
+        COMPOSER => Some(Leaving::Unknown),
+        _ => None,
+    }
+}
+
 /// The text of a function `f`; one in `BEGIN ATOMIC` has none of its own.
 const BODY: &str = "CASE WHEN prosrc OPERATOR(pg_catalog.=) '' AND NOT EXISTS(SELECT FROM pg_catalog.pg_aggregate \
      WHERE aggfnoid OPERATOR(pg_catalog.=) f.oid) THEN pg_catalog.pg_get_functiondef(f.oid) ELSE prosrc END";
 
+/// The condition for a function that is in one of these languages.
+fn language(which: &str) -> String {
+    format!(
+        "prolang OPERATOR(pg_catalog.=) ANY(ARRAY(SELECT language.oid FROM pg_catalog.pg_language AS language \
+         WHERE lanname OPERATOR(pg_catalog.=) ANY('{{{which}}}')))"
+    )
+}
+
 /// The condition for a function `f` that leaves state itself.
 fn leaves() -> String {
-    let language = |which: &str| {
-        format!(
-            "prolang OPERATOR(pg_catalog.=) ANY(ARRAY(SELECT language.oid FROM pg_catalog.pg_language AS language \
-             WHERE lanname OPERATOR(pg_catalog.=) ANY('{{{which}}}')))"
-        )
-    };
     format!(
-        "f.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND NOT {} AND (NOT {} OR {BODY} \
-         OPERATOR(pg_catalog.~*) '{}')",
+        "f.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND CASE WHEN {} THEN prosrc OPERATOR(pg_catalog.~) \
+         '^(?:{CODE}|{RUNNERS})' OR pg_catalog.array_to_string(proargnames[1:pronargs],' ') OPERATOR(pg_catalog.~) \
+         '(?:^|[ _])(?:sql|query|statement|command)(?:$|[ _])' ELSE NOT {} OR {BODY} OPERATOR(pg_catalog.~*) '{}' \
+         OR {BODY} OPERATOR(pg_catalog.~*) '{}' END",
         language("internal,c"),
         language("sql,plpgsql"),
-        in_body()
+        in_body(),
+        in_commands()
+    )
+}
+
+/// What a function `f` that leaves state may set: 2 for what nobody can name, 1 for what a command sets that it
+/// composes, 0 for what a server can be asked for.
+fn level() -> String {
+    format!(
+        "CASE WHEN {} THEN CASE WHEN {} THEN 0 \
+         WHEN prosrc OPERATOR(pg_catalog.~) '^(?:set_config_by_name|{RUNNERS})' THEN 2 \
+         WHEN prosrc OPERATOR(pg_catalog.~) '^(?:{CODE})' THEN 0 ELSE 1 END \
+         WHEN {BODY} OPERATOR(pg_catalog.~*) '{}' THEN 2 WHEN NOT {} OR {BODY} OPERATOR(pg_catalog.~*) '{}' THEN 1 ELSE 0 END",
+        language("internal,c"),
+        is_read_here("f."),
+        composes(),
+        language("sql,plpgsql"),
+        in_commands()
+    )
+}
+
+/// The condition for a function in C that runs a text: texts and bodies are read for what they give it.
+fn is_read_here(of: &str) -> String {
+    format!(
+        "({of}proname OPERATOR(pg_catalog.~) '^(?:crosstab[0-9]*|connectby|xpath_table)$' \
+         AND {of}probin IS NOT NULL AND {of}prosrc OPERATOR(pg_catalog.~) '^(?:{RUNNERS})')"
     )
 }
 
@@ -222,23 +339,60 @@ fn is(catalog: &str) -> String {
 }
 
 /// Functions that leave state themselves, and what has an expression that does, as queries for their class, their number, and
-/// whether the name of a setting is composed.
+/// the [`level`] of what they may set.
 fn seeds() -> String {
     let mut seeds = vec![format!(
-        "SELECT {}::pg_catalog.oid,f.oid,{BODY} OPERATOR(pg_catalog.~*) '{}' FROM pg_catalog.pg_proc AS f WHERE {}",
+        "SELECT {}::pg_catalog.oid,f.oid,{} FROM pg_catalog.pg_proc AS f WHERE {}",
         class("pg_proc"),
-        composes(),
+        level(),
         leaves()
     )];
+    seeds.extend([
+        over_built_in("pg_operator", "pg_operator", "oid", &["oprcode"]),
+        over_built_in("pg_cast", "pg_cast", "oid", &["castfunc"]),
+        over_built_in("pg_aggregate", "pg_proc", "aggfnoid", &AGGREGATED),
+        views_of_runners(),
+    ]);
     seeds.extend(EXPRESSIONS.map(|(catalog, of, oid, columns)| {
         format!(
-            "SELECT {},{oid},pg_catalog.concat({columns}) OPERATOR(pg_catalog.~) '{SETS}' FROM pg_catalog.{catalog} \
+            "SELECT {},{oid},CASE WHEN pg_catalog.concat({columns}) OPERATOR(pg_catalog.~) '{SETS}' THEN 2 ELSE 0 END \
+             FROM pg_catalog.{catalog} \
              WHERE {oid} OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
              AND pg_catalog.concat({columns}) OPERATOR(pg_catalog.~) '{LEAVES}'",
             class(of)
         )
     }));
     seeds.join(" UNION ALL ")
+}
+
+/// The functions of an aggregate.
+const AGGREGATED: [&str; 6] =
+    ["aggtransfn", "aggfinalfn", "aggcombinefn", "aggmtransfn", "aggminvtransfn", "aggmfinalfn"];
+
+/// What is made over a function of PostgreSQL, on which nothing is noted to depend.
+fn over_built_in(catalog: &str, of: &str, oid: &str, columns: &[&str]) -> String {
+    let numbers: Vec<_> = columns.iter().map(|column| format!("{column}::pg_catalog.oid")).collect();
+    let numbers = format!("pg_catalog.concat(' ',{},' ')", numbers.join(",' ',"));
+    format!(
+        "SELECT {},{oid}::pg_catalog.oid,CASE WHEN {numbers} OPERATOR(pg_catalog.~) ' (?:{UNTOLD}) ' THEN 2 ELSE 0 END \
+         FROM pg_catalog.{catalog} \
+         WHERE {oid}::pg_catalog.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid \
+         AND {numbers} OPERATOR(pg_catalog.~) ' (?:{LEAVING}) '",
+        class(of)
+    )
+}
+
+/// Views and rules that have a function in C run a text that is no constant, or sets something.
+fn views_of_runners() -> String {
+    format!(
+        "SELECT classid,objid,2 FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_depend ON refobjid \
+         OPERATOR(pg_catalog.=) f.oid AND refclassid OPERATOR(pg_catalog.=) {} AND classid OPERATOR(pg_catalog.=) {} \
+         JOIN pg_catalog.pg_rewrite AS view ON view.oid OPERATOR(pg_catalog.=) objid WHERE {} \
+         AND ev_action OPERATOR(pg_catalog.~) pg_catalog.concat(':funcid ',f.oid,' [^{{]*:args [(](?![{{]CONST )|{SETS}')",
+        class("pg_proc"),
+        class("pg_rewrite"),
+        is_read_here("f.")
+    )
 }
 
 /// What calls what `leaving` has, as queries over a row of it for the class and the number.
@@ -274,6 +428,7 @@ fn callers() -> String {
 
 /// Functions whose bodies have the name of what `leaving` has.
 fn called_by_name() -> String {
+    let no_trigger = [NO_TRIGGER, " AND NOT ", &is_read_here("")].concat();
     let of_row = |catalog: &str, name: &str, only: &str| {
         format!(
             "SELECT {name}::pg_catalog.text FROM pg_catalog.{catalog} WHERE oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
@@ -285,7 +440,7 @@ fn called_by_name() -> String {
          AND body OPERATOR(pg_catalog.~) pg_catalog.concat('(?:^|[^[:alnum:]_$])',\
          pg_catalog.regexp_replace(pg_catalog.lower(called.name),'[^[:alnum:]_]','.','g'),'(?:$|[^[:alnum:]_$])')",
         class("pg_proc"),
-        of_row("pg_proc", "proname", NO_TRIGGER),
+        of_row("pg_proc", "proname", &no_trigger),
         of_row("pg_class", "relname", NO_INDEX),
         of_row("pg_type", "typname", "")
     )
@@ -293,25 +448,26 @@ fn called_by_name() -> String {
 
 /// The names of what was found.
 fn names() -> String {
+    let no_trigger = [NO_TRIGGER, " AND NOT ", &is_read_here("named.")].concat();
     let named = |catalog: &str, name: &str, only: &str| {
         format!(
-            "SELECT {name},composes FROM leaving JOIN pg_catalog.{catalog} AS named \
+            "SELECT {name},level FROM leaving JOIN pg_catalog.{catalog} AS named \
              ON named.oid OPERATOR(pg_catalog.=) leaving.id AND {}{only}",
             is(catalog)
         )
     };
     let names = [
-        named("pg_proc", "proname", NO_TRIGGER),
+        named("pg_proc", "proname", &no_trigger),
         named("pg_class", "relname", NO_INDEX),
         named("pg_type", "typname", ""),
         named("pg_operator", "oprname", ""),
         format!(
-            "SELECT pg_catalog.unnest('{DEFINING}'::pg_catalog.text[]),composes FROM leaving WHERE {}",
+            "SELECT pg_catalog.unnest('{DEFINING}'::pg_catalog.text[]),level FROM leaving WHERE {}",
             is("pg_event_trigger")
         ),
         // Of a cast between types of PostgreSQL no text says anything, nor of the tables that TRUNCATE CASCADE reaches.
         format!(
-            "SELECT '',composes FROM leaving WHERE {} AND NOT EXISTS(SELECT FROM pg_catalog.pg_depend WHERE classid \
+            "SELECT '',level FROM leaving WHERE {} AND NOT EXISTS(SELECT FROM pg_catalog.pg_depend WHERE classid \
              OPERATOR(pg_catalog.=) leaving.class AND objid OPERATOR(pg_catalog.=) leaving.id \
              AND refclassid OPERATOR(pg_catalog.=) {})",
             is("pg_cast"),
@@ -331,15 +487,16 @@ pub(crate) fn query() -> String {
     // What is named twice is computed once: the bodies, which are searched for each name. The last condition always holds, and
     // PostgreSQL expects it of few: the query would be compiled otherwise (jit_above_cost), for longer than it runs.
     format!(
-        "SELECT CASE WHEN composes THEN '{COMPOSER}' ELSE '{NAME}' END,name FROM (WITH RECURSIVE \
+        "SELECT CASE WHEN level OPERATOR(pg_catalog.=) 2 THEN '{COMPOSER}' WHEN level OPERATOR(pg_catalog.=) 1 \
+         THEN '{EXECUTOR}' ELSE '{NAME}' END,name FROM (WITH RECURSIVE \
          bodies(id,body) AS (SELECT oid,pg_catalog.lower(prosrc) FROM pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) \
          {OF_USERS}::pg_catalog.oid AND (SELECT pg_catalog.sum(pg_catalog.length(prosrc)) FROM pg_catalog.pg_proc WHERE oid \
          OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid) OPERATOR(pg_catalog.<=) {MOST_SEARCHED} \
          AND pg_catalog.strpos(prosrc,'') OPERATOR(pg_catalog.=) 1),\
-         leaving(class,id,composes) AS ({} UNION SELECT next.class,next.id,leaving.composes FROM leaving \
-         CROSS JOIN LATERAL ({}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.bool_or(composes) \
-         FROM ({}) AS names(name,composes) GROUP BY 1 ORDER BY 2 DESC LIMIT {} OFFSET (SELECT 0 FROM bodies LIMIT 1)) \
-         AS functions(name,composes)",
+         leaving(class,id,level) AS ({} UNION SELECT next.class,next.id,leaving.level FROM leaving \
+         CROSS JOIN LATERAL ({}) AS next(class,id)) SELECT name::pg_catalog.text,pg_catalog.max(level) \
+         FROM ({}) AS names(name,level) GROUP BY 1 ORDER BY 2 DESC LIMIT {} OFFSET (SELECT 0 FROM bodies LIMIT 1)) \
+         AS functions(name,level)",
         seeds(),
         callers(),
         names(),
@@ -374,16 +531,24 @@ pub(crate) fn sources_query() -> String {
 mod tests {
     use super::*;
 
+    fn found(names: &[&str], composers: &[&str]) -> Vec<(String, Leaving)> {
+        let are = |names: &[&str], what| names.iter().map(|name| ((*name).to_owned(), what)).collect::<Vec<_>>();
+        [are(names, Leaving::Askable), are(composers, Leaving::Unknown)].concat()
+    }
+
     fn learned(names: &[&str], composers: &[&str]) -> LeavingFunctions {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let mut functions = LeavingFunctions::default();
-        assert!(functions.learn(owned(names), owned(composers)));
+        assert!(functions.learn(found(names, composers)));
         functions
+    }
+
+    fn named_in(functions: &LeavingFunctions, text: &str) -> Leaving {
+        functions.named_in(text.as_bytes(), weir_pgwire::sql::runs_text(text.as_bytes()))
     }
 
     #[test]
     fn a_text_names_a_function_by_a_whole_word_of_any_case() {
-        assert_eq!(LeavingFunctions::default().named_in(b"select take_job(); execute a"), Leaving::Nothing);
+        assert_eq!(named_in(&LeavingFunctions::default(), "select take_job(); execute a"), Leaving::Nothing);
         let functions = learned(&["take_job", "été", "Take Job", "==="], &["set_any"]);
         for text in [
             "select take_job()",
@@ -395,8 +560,9 @@ mod tests {
             "execute a",
             "select U&\"t\\0061ke_job\"()",
             "select query_to_xml('', true, true, '')",
+            "select table_to_xml('', true, true, '')",
         ] {
-            assert_eq!(functions.named_in(text.as_bytes()).min(Leaving::Askable), Leaving::Askable, "{text}");
+            assert_eq!(named_in(&functions, text).min(Leaving::Askable), Leaving::Askable, "{text}");
         }
         for text in [
             "select retake_job()",
@@ -406,27 +572,31 @@ mod tests {
             "select \"Take  Job\"()",
             "",
         ] {
-            assert_eq!(functions.named_in(text.as_bytes()), Leaving::Nothing, "{text}");
+            assert_eq!(named_in(&functions, text), Leaving::Nothing, "{text}");
         }
-        assert_eq!(functions.named_in(b"select take_job(), Set_Any('a.b', '1')"), Leaving::Unknown);
-        assert_eq!(functions.named_in(b"select take_job()"), Leaving::Askable);
+        assert_eq!(named_in(&functions, "select take_job(), Set_Any('a.b', '1')"), Leaving::Unknown);
+        assert_eq!(named_in(&functions, "select take_job()"), Leaving::Askable);
+        assert_eq!(named_in(&functions, "explain analyze Execute a('my.own')"), Leaving::Unknown);
+        assert_eq!(named_in(&functions, "grant execute on function f() to a"), Leaving::Askable);
+        assert_eq!(named_in(&functions, "select query_to_xml($1, true, true, '')"), Leaving::Unknown);
+        assert_eq!(named_in(&LeavingFunctions::default(), "select ts_stat($1)"), Leaving::Unknown);
     }
 
     #[test]
     fn where_there_are_too_many_or_one_without_a_name_any_text_is_asked_about() {
         let many: Vec<String> = (0..=MOST).map(|n| format!("f{n}")).collect();
         let functions = learned(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-        assert_eq!(functions.named_in(b"select 1"), Leaving::Askable);
-        assert_eq!(learned(&[""], &[]).named_in(b"select 1"), Leaving::Askable);
+        assert_eq!(functions.named_in(b"select 1", RunsText::No), Leaving::Askable);
+        assert_eq!(learned(&[""], &[]).named_in(b"select 1", RunsText::No), Leaving::Askable);
     }
 
     #[test]
     fn texts_are_to_be_judged_again_when_others_are_found() {
         let mut functions = LeavingFunctions::default();
-        assert!(!functions.learn(vec![], vec![]), "there are none");
-        assert!(functions.learn(vec!["f".into()], vec![]) && !functions.learn(vec!["f".into()], vec![]));
-        assert!(functions.learn(vec!["f".into(), "g".into()], vec![]));
-        assert!(!functions.learn(vec!["g".into(), "f".into()], vec![]), "in any order");
-        assert!(functions.learn(vec!["f".into()], vec!["g".into()]));
+        assert!(!functions.learn(vec![]), "there are none");
+        assert!(functions.learn(found(&["f"], &[])) && !functions.learn(found(&["f"], &[])));
+        assert!(functions.learn(found(&["f", "g"], &[])));
+        assert!(!functions.learn(found(&["g", "f"], &[])), "in any order");
+        assert!(functions.learn(found(&["f"], &["g"])));
     }
 }

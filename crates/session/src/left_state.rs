@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use weir_pgwire::{Dirty, HEAD, backend};
 
+use crate::leaving_functions::Leaving;
 use crate::session_defaults::{of_session, that_counts};
 use crate::{custom_names, function_bodies, leaving_functions};
 
@@ -100,9 +101,8 @@ pub(crate) struct Found {
     pub(crate) channels: Vec<Arc<str>>,
     /// The settings with names of two parts that functions may set.
     pub(crate) names: Vec<String>,
-    /// The functions that leave state, and those behind which the name of a setting is composed.
-    pub(crate) functions: Vec<String>,
-    pub(crate) composers: Vec<String>,
+    /// The functions that leave state, with what each leaves.
+    pub(crate) functions: Vec<(String, Leaving)>,
     /// A function that is IMMUTABLE reads settings with names of two parts.
     pub(crate) custom_is_planned: bool,
     /// There is a setting that no reset removes.
@@ -140,7 +140,7 @@ impl Found {
         let name = std::str::from_utf8(values.next()??).ok()?;
         let Ok(value) = std::str::from_utf8(values.next()??) else {
             // A function's name, in the client's encoding: its text does not match it, and is asked about as any other.
-            return [leaving_functions::NAME, leaving_functions::COMPOSER].contains(&name).then_some(());
+            return leaving_functions::marked(name).map(|_| ());
         };
         if name == NOT_SET {
             return Some(());
@@ -158,13 +158,11 @@ impl Found {
         match name {
             LISTEN_MARK => self.channels.push(value.into()),
             custom_names::NAME => self.names.push(value.to_owned()),
-            leaving_functions::NAME => self.functions.push(value.to_owned()),
             custom_names::STAYS => {
                 self.kinds.insert(Dirty::SETTINGS);
                 self.stays = true;
             }
             custom_names::PLANNED => self.custom_is_planned = true,
-            leaving_functions::COMPOSER => self.composers.push(value.to_owned()),
             leaving_functions::SOURCES => self.sources = Some(value.to_owned()),
             function_bodies::COUNTED => self.counted = Some(value.to_owned()),
             custom_names::SET => {
@@ -182,7 +180,10 @@ impl Found {
                 // One that the question has turned off does not say who has set it before.
                 if before == usual && now != usual { self.usual.push(found) } else { self.settings.push(found) }
             }
-            _ => self.settings.push((name.to_owned(), value.to_owned())),
+            _ => match leaving_functions::marked(name) {
+                Some(leaving) => self.functions.push((value.to_owned(), leaving)),
+                None => self.settings.push((name.to_owned(), value.to_owned())),
+            },
         }
         Some(())
     }

@@ -6,7 +6,7 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::frontend::BindHead;
-use weir_pgwire::sql::Naming;
+use weir_pgwire::sql::{Naming, RunsText};
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dealloc, Dirty, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_front, sql};
 
@@ -53,9 +53,13 @@ fn count(ctx: &mut Context<'_>, ShapeKey(shape): ShapeKey, (text, cut): (&[u8], 
     }
     let shape = ShapeKey(shape ^ changes.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let PoolStatements { texts, leaving, bodies, .. } = &mut *ctx.statements;
-    let look = || FirstLook {
-        draws: cut || sql::may_use_sequence(text),
-        names: leaving.named_in(text).max(if cut { leaving.askable() } else { Leaving::Nothing }),
+    let look = || {
+        let runs = sql::runs_text(text);
+        FirstLook {
+            draws: cut || sql::may_use_sequence(text),
+            names: leaving.named_in(text, runs).max(if cut { leaving.askable() } else { Leaving::Nothing }),
+            by_values: runs != RunsText::No,
+        }
     };
     let counted = texts.count(shape, bodies.are_due(), look);
     Counted { due: counted.due.filter(|_| !hidden_effects::runs_nothing(text)), ..counted }
@@ -135,8 +139,10 @@ impl Link<'_, '_> {
         if counted.due.is_some_and(|due| due.says_so) {
             self.server.state.may_set_custom();
         }
-        if counted.sets_unknown {
-            self.server.state.leave(Dirty::SETTINGS.union(Dirty::CUSTOM));
+        match counted.names {
+            Leaving::Nothing | Leaving::Askable => {}
+            Leaving::Composed => self.server.state.may_compose(),
+            Leaving::Unknown => self.server.state.leave(Dirty::SETTINGS.union(Dirty::CUSTOM)),
         }
     }
 

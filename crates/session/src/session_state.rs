@@ -21,6 +21,8 @@ pub(crate) struct SessionState {
     shared: Dirty,
     /// What the transaction under way has certainly left.
     lost: Dirty,
+    /// A text may have run a command that a function has composed, since the server was cleaned.
+    composed: bool,
     /// A temporary object may be there, or may just have been dropped.
     temporary: bool,
     /// A text was sent that may prepare a statement by SQL.
@@ -90,6 +92,16 @@ impl SessionState {
         self.known.insert(kinds);
         self.shared.insert(kinds);
         self.kept = self.kept.without(kinds);
+    }
+
+    /// A text may run a command that a function composes: the server's settings are reset when its client leaves.
+    pub(crate) fn may_compose(&mut self) {
+        self.composed = true;
+    }
+
+    /// Whether a text may have run such a command.
+    pub(crate) fn has_composed(&self) -> bool {
+        self.composed
     }
 
     /// What is there of these kinds does not keep the client.
@@ -313,7 +325,7 @@ impl SessionState {
     /// The server was cleaned. Returns whether temporary objects may have gone with it.
     pub(crate) fn cleaned(&mut self) -> bool {
         self.found(Dirty::NONE, Dirty::NONE);
-        self.lost = Dirty::NONE;
+        (self.lost, self.composed) = (Dirty::NONE, false);
         self.parsed = Effects::NONE;
         std::mem::take(&mut self.temporary)
     }
@@ -321,6 +333,7 @@ impl SessionState {
     /// What is left is not to be cleaned: the next client takes it over.
     pub(crate) fn clear_dirty(&mut self) {
         self.found(Dirty::NONE, Dirty::NONE);
+        self.composed = false;
         self.parsed = Effects::NONE;
     }
 }
