@@ -10,7 +10,7 @@ fn leaves_now_and_then(site: &Site, name: &str, question: &str) {
 }
 
 /// The same of a text with a `?` for the argument.
-fn text_leaves_now_and_then(site: &Site, text: &str, question: &str) {
+pub(crate) fn text_leaves_now_and_then(site: &Site, text: &str, question: &str) {
     let mut other = site.connect();
     for turn in 0..30 {
         let leaves = turn % 7 == 5;

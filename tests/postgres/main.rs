@@ -44,6 +44,7 @@ mod custom_settings;
 mod dblink;
 mod death;
 mod defaults;
+mod definitions;
 mod dirty;
 mod drain;
 mod dry_run;

@@ -23,6 +23,7 @@ mod built_in;
 mod clock;
 mod custom_settings;
 mod database;
+mod defines;
 mod dirty;
 mod effects;
 mod fingerprint;

@@ -7,6 +7,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back};
 
 use crate::client::Client;
+use crate::function_bodies::AskedBodies;
 use crate::leaving_functions::Leaving;
 use crate::left_state::{self, Compiled, Found};
 use crate::out::Out;
@@ -88,16 +89,18 @@ impl Server {
         // What was known before the first question, where it is asked again.
         let expected = self.found.take().map_or(self.state.dirty(), |found| found.expected);
         let mut more = Vec::new();
-        self.bodies_asked = None;
+        self.bodies_asked = AskedBodies::Known;
         if !self.due.is_none() {
             self.state.leave(Dirty::ALL);
             let changes = texts.function_changes();
-            if !texts.bodies.are_read(changes) {
+            self.bodies_asked = texts.bodies.ask(changes, std::mem::take(&mut self.reads_bodies));
+            if !self.bodies_asked.are_known() {
                 texts.custom.forget();
+            }
+            if matches!(self.bodies_asked, AskedBodies::Here { .. }) {
                 more.push(leaving_functions::query());
                 more.push(leaving_functions::sources_query());
                 more.push(custom_names::planned_query());
-                self.bodies_asked = Some(changes);
             }
             more.push(function_bodies::query());
             texts.bodies.asked();
@@ -106,7 +109,7 @@ impl Server {
             let names = self.custom.iter().chain(table.custom(&self.params));
             more.extend(texts.custom.query(names, self.state.dirty().contains(Dirty::ALL)));
         }
-        let is_long = self.bodies_asked.is_some();
+        let is_long = !self.bodies_asked.are_known();
         let compiled = if is_long || table.weighs_plans(&self.params) { Compiled::Never } else { Compiled::BySettings };
         let query = left_state::query(self.state.dirty().common(kinds), more, compiled);
         self.own_query(&query, scratch, out);
@@ -119,7 +122,7 @@ impl Server {
     /// those that were read before, and may leave what was not asked for.
     pub fn must_ask_again(&self, texts: &mut PoolStatements) -> bool {
         let Some(counted) = self.found.as_ref().and_then(|found| found.counted.as_deref()) else { return false };
-        if self.bodies_asked.is_some() {
+        if !self.bodies_asked.are_known() {
             return false;
         }
         if texts.bodies.have_changed(counted) {
@@ -151,6 +154,7 @@ impl Server {
         }
         let (unasked, was_due) = (self.due.is_unasked(), !self.due.is_none());
         let due = self.due.take();
+        let bodies_asked = std::mem::take(&mut self.bodies_asked);
         self.ready_withheld &= client.is_some();
         let suspects = std::mem::take(&mut self.suspects);
         let found = self.found.take().filter(|found| answered && !found.incomplete);
@@ -168,7 +172,7 @@ impl Server {
             texts.custom.learn(found.names);
         }
         let mut is_doubtful = false;
-        if let Some(changes) = self.bodies_asked.take() {
+        if let AskedBodies::Here { changes, .. } = bodies_asked {
             is_doubtful = found.sources.as_deref().is_some_and(|sources| texts.sources_are_news(sources));
             if texts.leaving.learn(found.functions) || is_doubtful {
                 texts.texts.judge_again();
@@ -211,14 +215,16 @@ impl Server {
         if !is_as_before {
             client.quiet.clear();
         }
+        // Until the bodies are read, a text is asked about each time.
+        let learns = !matches!(bodies_asked, AskedBodies::Elsewhere);
         for text in due {
-            if is_as_before {
+            if is_as_before && learns {
                 client.quiet.changed_nothing(text);
             }
             // What was there, or said by a text, may have been left by this one, too: it stays due.
             match is_hidden {
                 true => texts.texts.leaves(text),
-                false if follows || !there.without(Dirty::SEQUENCES).is_empty() => {}
+                false if !learns || follows || !there.without(Dirty::SEQUENCES).is_empty() => {}
                 false => texts.texts.left_nothing(text),
             }
         }

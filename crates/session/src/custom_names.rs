@@ -36,22 +36,21 @@ const IN_BODY: &str = "(?:set_config[[:space:]]*[(][^a-z0-9_]{1,20}|(?:^|[^a-z0-
 /// be: PostgreSQL makes a constant of it in a plan, which other clients share.
 pub(crate) const PLANNED: &str = "*planned";
 
-/// The query for that.
+/// The query for that. Each body is searched for the call once, and for the names of those functions that have it: what is
+/// named twice is computed once.
 pub(crate) fn planned_query() -> String {
-    let functions = |name: &str| {
-        format!(
-            "pg_catalog.pg_proc AS {name} WHERE {name}.oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND {name}"
-        )
-    };
-    let reads = ".prosrc OPERATOR(pg_catalog.~*) 'current_setting'";
     format!(
-        "SELECT '{PLANNED}','' WHERE EXISTS(SELECT FROM {}.provolatile OPERATOR(pg_catalog.=) 'i' AND (planned{reads} \
-         OR EXISTS(SELECT FROM {}{reads} AND pg_catalog.strpos(pg_catalog.lower(planned.prosrc),pg_catalog.lower(reader.proname)) \
-         OPERATOR(pg_catalog.>) 0)))",
-        functions("planned"),
-        functions("reader")
+        "SELECT '{PLANNED}','' WHERE EXISTS(WITH written(name,body,planned,reads) AS (SELECT pg_catalog.lower(proname),\
+         pg_catalog.lower(prosrc),provolatile OPERATOR(pg_catalog.=) 'i',prosrc OPERATOR(pg_catalog.~*) 'current_setting' \
+         FROM pg_catalog.pg_proc WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND {IS_WRITTEN}) \
+         SELECT FROM written AS planned WHERE planned.planned AND (planned.reads OR EXISTS(SELECT FROM written AS reader \
+         WHERE reader.reads AND pg_catalog.strpos(planned.body,reader.name) OPERATOR(pg_catalog.>) 0)))"
     )
 }
+
+/// The condition for a function whose body is a text in some language: it is no symbol of the languages internal and C
+/// (`pg_language.dat`), of which an extension has hundreds.
+const IS_WRITTEN: &str = "prolang OPERATOR(pg_catalog.<>) ALL('{12,13}')";
 
 /// The first identity of what PostgreSQL itself has not created (`FirstNormalObjectId`).
 pub(crate) const OF_USERS: u32 = 16384;
@@ -91,7 +90,7 @@ impl CustomNames {
             sources.push(format!(
                 "(SELECT DISTINCT true,pg_catalog.lower(words[1]) FROM pg_catalog.pg_proc,\
                  pg_catalog.regexp_matches(prosrc,'{IN_BODY}','gi') AS words \
-                 WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid LIMIT {MOST})"
+                 WHERE oid OPERATOR(pg_catalog.>=) {OF_USERS}::pg_catalog.oid AND {IS_WRITTEN} LIMIT {MOST})"
             ));
         }
         (!sources.is_empty()).then(|| values(&sources.join(" UNION ALL "), reads))

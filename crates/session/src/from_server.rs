@@ -462,8 +462,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
         {
             self.ctx.statements.schema_changed();
             self.server.schema_changed = true;
-            if self.ctx.statements.leaving.may_change_by(tag, effects.may_leave) {
-                self.ctx.statements.functions_changed();
+            if effects.scope != Scope::Plain && self.ctx.statements.leaving.may_change_by(tag, effects.may_leave) {
                 self.server.functions_changed = true;
             }
         }
@@ -487,6 +486,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
         let sets = effects.after(Some(tag)).contains(Dirty::SETTINGS);
         if matches!(tag, b"COMMIT" | b"PREPARE TRANSACTION") {
             self.outcome.committed = true;
+            if self.server.functions_changed {
+                self.ctx.statements.functions_changed();
+            }
         }
         if sets || tag == b"RESET" {
             // The command may have changed, or reset, what this client and others set at startup, which is set again
@@ -522,6 +524,7 @@ impl<O: Out> MessageParser<'_, '_, O> {
             if std::mem::take(&mut self.server.functions_changed) {
                 // Others could not read them before.
                 self.ctx.statements.functions_changed();
+                self.server.reads_bodies = true;
             }
         }
         let ahead = self.server.pending.is_ahead();

@@ -9,10 +9,20 @@
 //! effects asks for that count, from PostgreSQL 15 on: before, reading it takes longer than all else that is asked. Texts
 //! that are well known ask ever more rarely, so where there was no question for a while, the next text asks one.
 //!
+//! Once they were read, one question at a time is about them, in a pool on a worker: meanwhile other servers are asked only for what is there, and
+//! nothing is learned of their texts. A client that has changed functions itself asks for itself: an answer of which nobody
+//! knows whether its change was in it says nothing of its next texts.
+//!
 //! Bounded: [`MOST_SERVERS`] servers, and [`MOST_BYTES`] of each.
+
+use std::sync::{Arc, Weak};
 
 /// Marks a row with what a server has counted: its identity, a slash, and the count.
 pub(crate) const COUNTED: &str = "*bodies";
+
+/// The questions about bodies under way, but for those of clients that have changed functions themselves: one is enough
+/// for all, and takes seconds where bodies are long.
+const MOST_QUESTIONS: usize = 1;
 
 /// The servers of a pool whose counts are remembered.
 const MOST_SERVERS: usize = 64;
@@ -49,12 +59,47 @@ pub(crate) struct FunctionBodies {
     followed: u64,
     /// Servers by address and start, and what they had counted.
     servers: Vec<(String, String)>,
+    /// The newest question about them, until it is answered or its server is lost.
+    question: Weak<()>,
+}
+
+/// What a question to a server says of bodies.
+#[derive(Debug, Default)]
+pub(crate) enum AskedBodies {
+    /// Nothing: they are known.
+    #[default]
+    Known,
+    /// Nothing: another server is asked for them.
+    Elsewhere,
+    /// It asks for them, when clients of the pool have changed functions so often.
+    Here { changes: u64, _question: Arc<()> },
+}
+
+impl AskedBodies {
+    pub(crate) fn are_known(&self) -> bool {
+        matches!(self, AskedBodies::Known)
+    }
 }
 
 impl FunctionBodies {
     /// Whether they were read since clients of the pool have changed functions so often.
     pub(crate) fn are_read(&self, changes: u64) -> bool {
         self.read_at == Some(changes)
+    }
+
+    /// A server is asked what its client has left, when clients of the pool have changed functions so often; `own`: the client has
+    /// changed some itself. Returns what the question says of bodies, which is to be kept until it is answered.
+    pub(crate) fn ask(&mut self, changes: u64, own: bool) -> AskedBodies {
+        if self.are_read(changes) {
+            return AskedBodies::Known;
+        }
+        // At first nothing is known of any text.
+        if !own && self.read_at.is_some() && self.question.strong_count() >= MOST_QUESTIONS {
+            return AskedBodies::Elsewhere;
+        }
+        let question = Arc::new(());
+        self.question = Arc::downgrade(&question);
+        AskedBodies::Here { changes, _question: question }
     }
 
     /// Whether texts are to be judged again, since functions have changed so often on all workers.
@@ -164,6 +209,30 @@ mod tests {
         assert!(bodies.are_due() && bodies.are_due(), "by each text until it is asked");
         bodies.asked();
         assert!(!bodies.are_due());
+    }
+
+    #[test]
+    fn one_server_at_a_time_is_asked_for_bodies_and_each_whose_client_has_changed_some() {
+        let mut bodies = FunctionBodies::default();
+        let early = [bodies.ask(0, false), bodies.ask(0, false)];
+        assert!(early.iter().all(|asked| matches!(asked, AskedBodies::Here { changes: 0, .. })), "{early:?}");
+        bodies.read(0, None);
+        drop(early);
+        let first = bodies.ask(1, false);
+        assert!(matches!(first, AskedBodies::Here { changes: 1, .. }));
+        assert!(matches!(bodies.ask(1, false), AskedBodies::Elsewhere));
+        assert!(matches!(bodies.ask(2, false), AskedBodies::Elsewhere), "until the next text");
+        let own = bodies.ask(2, true);
+        assert!(matches!(own, AskedBodies::Here { changes: 2, .. }));
+        drop((first, own));
+        assert!(
+            matches!(bodies.ask(2, false), AskedBodies::Here { changes: 2, .. }),
+            "its server was lost, or did not answer"
+        );
+        bodies.read(2, None);
+        assert!(
+            bodies.ask(2, true).are_known() && matches!(bodies.ask(3, false), AskedBodies::Here { changes: 3, .. })
+        );
     }
 
     #[test]

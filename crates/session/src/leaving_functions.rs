@@ -201,13 +201,15 @@ impl LeavingFunctions {
         // Or what may be made over one of PostgreSQL's, and has another name.
         const FUNCTIONS: [&[u8]; 7] =
             [b"AGGREGATE", b"CAST", b"EXTENSION", b"FUNCTION", b"OPERATOR", b"PROCEDURE", b"ROUTINE"];
-        const CALLERS: [&[u8]; 9] = [
+        const CALLERS: [&[u8]; 10] = [
             b"DOMAIN",
             b"EVENT TRIGGER",
             b"INDEX",
             b"MATERIALIZED VIEW",
             b"POLICY",
             b"RULE",
+            // With what it holds.
+            b"SCHEMA",
             b"TABLE",
             b"TRIGGER",
             b"VIEW",

@@ -15,6 +15,7 @@ use crate::drawn_values::ServerSequences;
 use crate::dropping::Dropping;
 use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
+use crate::function_bodies::AskedBodies;
 use crate::hidden_effects::{Due, DueText};
 use crate::kept_request::Repeatable;
 use crate::left_state::Found;
@@ -72,6 +73,8 @@ pub struct Server {
     pub(crate) functions_changed: bool,
     /// How often the question of now was cancelled.
     pub(crate) cancelled_questions: u8,
+    /// The server's client has changed functions: the next question is about their bodies.
+    pub(crate) reads_bodies: bool,
     pub(crate) params: Arc<Params>,
     /// What the server has where no client has set anything, and which of these values its connect_query has set, a bit
     /// each.
@@ -100,8 +103,8 @@ pub struct Server {
     pub(crate) custom: NamedByTexts,
     /// The client's progress when that was last asked.
     pub(crate) asked_at: Option<u32>,
-    /// It is asked for what the bodies of functions say, since so many changes of functions by clients.
-    pub(crate) bodies_asked: Option<u64>,
+    /// Whether it is asked for what the bodies of functions say.
+    pub(crate) bodies_asked: AskedBodies,
     /// How often functions that leave state had been found changed when clients first used it; `None`: nobody has, whose
     /// texts are asked about.
     pub(crate) functions_found: Option<u64>,
@@ -187,6 +190,7 @@ impl Server {
             schema_changed: false,
             functions_changed: false,
             cancelled_questions: 0,
+            reads_bodies: false,
             base: params.clone(),
             base_is_set: 0,
             resets: Resets::default(),
@@ -202,7 +206,7 @@ impl Server {
             suspects: Suspects::default(),
             custom: NamedByTexts::default(),
             asked_at: None,
-            bodies_asked: None,
+            bodies_asked: AskedBodies::Known,
             ready_withheld: false,
             own_notified: false,
             functions_found: None,

@@ -1,5 +1,6 @@
 //! The session state that a text may leave, as far as it must be remembered until the server has replied.
 
+use super::defines::{Defines, defines};
 use super::kept::{SetConfigs, set_configs};
 use super::mentions::Mentioned;
 use super::scan::{Scan, begins_with};
@@ -57,8 +58,10 @@ pub enum Scope {
     Session,
     /// The text is one statement whose effect ends with its transaction, although its tag implies more.
     Transaction,
-    /// The text is one CREATE TEMP: only its own session sees the new object.
+    /// What the text creates and drops is temporary: only its own session sees it.
     Temporary,
+    /// Beyond that it creates indexes on columns: nothing calls a function by them that was not called before.
+    Plain,
 }
 
 /// Which settings a text may name where not all of it is read.
@@ -164,6 +167,14 @@ impl Judgement {
             _ => Scope::Session,
         };
         let Mentioned { found: mut may_leave, semicolon: several, names } = Mentions::of_whole(text);
+        let scope = match scope {
+            Scope::Session if may_define(text, several) => match defines(text) {
+                Defines::ByTag => Scope::Session,
+                Defines::Temporary => Scope::Temporary,
+                Defines::Indexes => Scope::Plain,
+            },
+            scope => scope,
+        };
         let mut plans = match head {
             SqlHead::Set | SqlHead::SetLocal if !several && !planned::set_decides(text) => Plans::Kept,
             _ => Plans::ByTag,
@@ -218,6 +229,11 @@ impl Judgement {
             names: seen.names,
         }
     }
+}
+
+/// Whether the commands of a text are read for what they define: there are several, or one that begins as CREATE does.
+fn may_define(text: &[u8], several: bool) -> bool {
+    several || text.first().is_none_or(|byte| !byte.is_ascii_alphabetic() || byte.eq_ignore_ascii_case(&b'c'))
 }
 
 /// Whether a whole text is a single statement of a kind that leaves only what its words mention, and holds nothing of
