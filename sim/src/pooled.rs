@@ -43,11 +43,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let clients = rng.skewed(1, 40) as u32;
     let mut config = settings(rng, mode, on_dirty, method, faulty);
     if faulty {
-        let few = |rng: &mut Rng| if rng.chance(300) { rng.between(1, 20) as u32 } else { 0 };
-        config.max_user_client_connections = few(rng);
-        config.max_address_connections = few(rng);
-        config.limits.max_db_client_connections = few(rng);
-        config.auth.failure_delay = *rng.pick(&[Span::ZERO, Span::from_millis(100), Span::from_secs(2)]);
+        draw_client_limits(rng, &mut config);
     }
     draw_shared_limits(rng, &mut config);
     config.max_logins_per_host = *rng.pick(&[0, 1, 1, 2, 64]);
@@ -476,6 +472,15 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
         limits: Limits { size: rng.skewed(1, 10) as u32, old_primary_timeout, ..config.limits.clone() },
         ..PoolConfig::default()
     }
+}
+
+/// Limits that refuse clients, and how late a wrong password is answered.
+fn draw_client_limits(rng: &mut Rng, config: &mut Config) {
+    let few = |rng: &mut Rng| if rng.chance(300) { rng.between(1, 20) as u32 } else { 0 };
+    config.max_user_client_connections = few(rng);
+    config.max_address_connections = few(rng);
+    config.limits.max_db_client_connections = few(rng);
+    config.auth.failure_delay = *rng.pick(&[Span::ZERO, Span::from_millis(100), Span::from_secs(2)]);
 }
 
 /// The given settings with other sizes.

@@ -30,6 +30,6 @@ pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden, prefix};
 pub use shrink::{Shrink, shrink};
 pub use slab::Slab;
-pub use spares::Spares;
+pub use spares::{SMALLEST_SPARE, Spares};
 pub use state_kinds::{STATE_KINDS, StateKinds};
 pub use time::{Span, Time};

@@ -6,7 +6,7 @@
 /// What a kept buffer takes beside its bytes.
 const OWN: usize = 32;
 /// A smaller buffer saves its next user nothing, and keeps a whole page of the heap in use.
-const SMALLEST: usize = 256;
+pub const SMALLEST_SPARE: usize = 256;
 /// For the same reason there are no more buffers.
 const COUNT: usize = 128;
 
@@ -31,7 +31,7 @@ impl<const MOST: usize, const LARGEST: usize> Spares<MOST, LARGEST> {
     pub fn keep(&mut self, mut buffer: Vec<u8>) {
         let bytes = OWN + buffer.capacity();
         let fits = self.buffers.len() < COUNT && self.bytes + bytes <= MOST;
-        if fits && (SMALLEST..=LARGEST).contains(&buffer.capacity()) {
+        if fits && (SMALLEST_SPARE..=LARGEST).contains(&buffer.capacity()) {
             buffer.clear();
             self.bytes += bytes;
             self.buffers.push(buffer);
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(spares.take().capacity(), 0, "nothing is not kept");
         spares.keep(vec![1; 401]);
         assert_eq!(spares.take().capacity(), 0, "too large");
-        spares.keep(vec![1; SMALLEST - 1]);
+        spares.keep(vec![1; SMALLEST_SPARE - 1]);
         assert_eq!(spares.take().capacity(), 0, "too small");
         (0..9).for_each(|_| spares.keep(vec![1; 300]));
         assert!(spares.bytes <= 1000);

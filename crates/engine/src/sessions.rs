@@ -1,6 +1,6 @@
 //! State that all sessions of a worker share: statements, parameters, buffers.
 
-use weir_base::{PoolMode, Spares};
+use weir_base::{PoolMode, SMALLEST_SPARE, Spares};
 use weir_config::{Config, FileFormat};
 use weir_pgwire::Dirty;
 use weir_session::{
@@ -104,6 +104,8 @@ impl Sessions {
     pub(crate) fn keep(&mut self, waiting: &mut Vec<u8>, bytes: &[u8]) {
         if waiting.capacity() == 0 {
             *waiting = self.blocks.take();
+            // A smaller one would not be kept for reuse.
+            waiting.reserve(SMALLEST_SPARE);
         }
         waiting.extend_from_slice(bytes);
     }

@@ -49,8 +49,8 @@ pub(crate) struct ClientRow {
     pub(crate) reading: Reading,
     /// The client's server was lost within a message to the client: nothing more can be sent to the client.
     pub(crate) cut: bool,
-    /// The client has closed its side while it had a server and was not read from.
-    pub(crate) ended: bool,
+    /// Whether the client has closed its side while it had a server.
+    pub(crate) ended: Ended,
     /// The log has a line that a statement of this client was refused: one is enough.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
@@ -69,6 +69,17 @@ pub(crate) struct ClientRow {
     pub(crate) counted: bool,
     /// The secret that a cancel request must contain, once the client has logged in.
     pub(crate) cancel: CancelSecret,
+}
+
+/// How a client's side was closed while the client had a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// It is open.
+    No,
+    /// Behind what is still to be read from it, as a Terminate.
+    Paused,
+    /// After whole messages, of which none is a Terminate.
+    Unannounced,
 }
 
 /// The phase of a client.
@@ -195,7 +206,7 @@ impl ClientSlot {
             waiting: Vec::new(),
             reading: Reading::OF_CLIENT,
             cut: false,
-            ended: false,
+            ended: Ended::No,
             statements_refused: false,
             user: "".into(),
             tls: None,
@@ -396,8 +407,8 @@ impl ClientSlot {
     }
 
     /// The client has closed its side while it had a server.
-    pub(crate) fn ends(&mut self, now: Time) {
-        self.row.ended = true;
+    pub(crate) fn ends(&mut self, how: Ended, now: Time) {
+        self.row.ended = how;
         self.row.request_at = now;
     }
 

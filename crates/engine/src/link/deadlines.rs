@@ -6,7 +6,7 @@ use weir_base::{Span, Time};
 use weir_config::{Limits, OnServerDown};
 use weir_session::Refusal;
 
-use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::slot::{ClientPhase, ClientSlot, Ended};
 use crate::common::{Common, Cx};
 use crate::core::Core;
 use crate::link::link_clock::LinkState;
@@ -22,7 +22,7 @@ const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 /// How long a server may send nothing that still answers a client that has closed its side; after it both are closed.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
-/// The same for a client that has sent everything: it may not read any answer, so that others have the server sooner.
+/// The same for a client that has sent no Terminate before: it may be gone, so that others have the server sooner.
 pub(crate) const LAST_ANSWERS_UNREAD: Span = Span::from_secs(5);
 
 /// What the end of a client's input means.
@@ -132,7 +132,9 @@ pub(crate) fn client_deadline(core: &Core, client: &ClientSlot) -> Time {
         ClientPhase::Ready(_) if client.link.is_none() && !client.reading.has(Reason::Waits) => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
-        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended => last_answers_due(core, client),
+        ClientPhase::Ready(_) | ClientPhase::Streaming(_) if client.ended != Ended::No => {
+            last_answers_due(core, client)
+        }
         ClientPhase::Delayed(delayed) => delayed.until,
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
@@ -184,7 +186,7 @@ fn last_answers_due(core: &Core, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| core.conns.get::<ServerSlot>(server)) else { return Time::NEVER };
     let stuck = client.reading.has(Reason::OwnFull) || client.reading.has(Reason::OtherFull);
     let received_at = if stuck { core.common.now() } else { server.clock.received_at() };
-    let limit = if client.waiting[..] == TERMINATE { LAST_ANSWERS_UNREAD } else { LAST_ANSWERS };
+    let limit = if client.ended == Ended::Unannounced { LAST_ANSWERS_UNREAD } else { LAST_ANSWERS };
     received_at.max(client.request_at).deadline(limit)
 }
 

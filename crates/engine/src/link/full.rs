@@ -2,7 +2,7 @@
 
 use weir_base::{ConnId, Time};
 
-use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::slot::{ClientPhase, ClientSlot, Ended};
 use crate::common::{FollowUp, cx};
 use crate::conns::Conn;
 use crate::core::Core;
@@ -86,8 +86,8 @@ pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I
         io.close(conn);
         return leave::client_gone(core, now, client, io);
     }
-    if client.link.is_some() && !client.ended {
-        client.ends(now);
+    if client.link.is_some() && client.ended == Ended::No {
+        client.ends(Ended::Paused, now);
         let deadline = deadlines::client_deadline(core, &client);
         core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
     }

@@ -6,7 +6,7 @@ use weir_base::{ConnId, PoolMode, Time};
 use weir_config::{FileFormat, SessionAttrs};
 use weir_session::{Refusal, Repeat, ServerError, StopReason, from_client, from_server};
 
-use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::slot::{ClientPhase, ClientSlot, Ended};
 use crate::client::table;
 use crate::common::{FollowUp, cx};
 use crate::core::Core;
@@ -212,7 +212,7 @@ pub(crate) fn ending<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I
         return;
     }
     let Some(mut client) = core.conns.take::<ClientSlot>(conn) else { return };
-    client.ends(now);
+    client.ends(Ended::Unannounced, now);
     let deadline = deadlines::client_deadline(core, &client);
     core.common.arm(Who::Conn(conn), deadline, client.armed_mut());
     feed(core, now, client, &deadlines::TERMINATE, None, io);

@@ -12,7 +12,7 @@
 use weir_base::{ConnId, PoolMode, Span, Time};
 use weir_session::Refusal;
 
-use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::slot::{ClientPhase, ClientSlot, Ended};
 use crate::common::cx;
 use crate::core::Core;
 use crate::link::leave;
@@ -123,7 +123,7 @@ fn standing(core: &Core, client: &ClientSlot) -> Standing {
     let answered_at = server.flatten().map_or(Time::START, |server| server.clock.received_at());
     let since = client.request_at.max(answered_at);
     let keeps_server = client.link.is_some() && (is_quiet || session.mode() == PoolMode::Session);
-    let has_ended = client.cut || client.ended;
+    let has_ended = client.cut || client.ended != Ended::No;
     let rests =
         is_quiet && !has_ended && !client.reading.has_any() && client.waiting.is_empty() && session.is_at_rest();
     let holds = keeps_server || session.channels().is_some();

@@ -12,7 +12,7 @@ use weir_base::{ConnId, Time, WorkerId};
 use weir_session::{Refusal, frozen, frozen_server};
 
 use crate::cancel::home;
-use crate::client::slot::{ClientPhase, ClientSlot};
+use crate::client::slot::{ClientPhase, ClientSlot, Ended};
 use crate::client::table;
 use crate::client_login::state::Handoff;
 use crate::common::{FollowUp, UnderWay};
@@ -313,7 +313,7 @@ fn waits_for_server(client: &ClientSlot) -> bool {
 
 /// Whether a client has no server, and its stream goes on.
 fn may_leave(client: &ClientSlot) -> bool {
-    client.link.is_none() && !client.cut && !client.ended
+    client.link.is_none() && !client.cut && client.ended == Ended::No
 }
 
 /// The number by which another process, maybe with another number of workers, finds the worker of a pool.

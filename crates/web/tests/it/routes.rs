@@ -108,8 +108,10 @@ fn what_can_not_be_meant_is_a_clear_error() {
 #[test]
 fn a_port_that_is_taken_is_said_at_the_start() {
     let first = web();
-    let error = WebServer::start(options(first.bound()[0])).expect_err("it is taken").to_string();
-    assert!(error.contains("change \"port\" in [web]"), "{error}");
+    let error = WebServer::start(options(first.bound()[0])).expect_err("it is taken");
+    // Who starts the server adds the setting, and the program that listens there.
+    assert_eq!(error.taken_address(), Some(first.bound()[0]));
+    assert!(error.to_string().ends_with("the address is in use"), "{error}");
 }
 
 #[test]
