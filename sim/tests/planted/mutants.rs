@@ -181,7 +181,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "lost waiter",
         what: "where three clients wait, the release of a server loses the first of them",
-        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant, Checker::WaitsAreFair],
         edits: &[Edit {
             file: POOL,
             from: "            && let Some((client, since)) = self.queue.pop()
