@@ -60,7 +60,8 @@ fn thousands_of_pools_on_demand_are_served_by_few_servers_and_dropped() {
     let (after, visited) = (site.weir().memory().now, begin.elapsed());
     assert_eq!(known(&site), pools, "each has its statistics");
     let each = (after.saturating_sub(before)) * 1024 / pools as u64;
-    assert!(each <= 16 * 1024, "{each} B a pool");
+    // With its judgements of errors, latency and shares.
+    assert!(each <= 18 * 1024, "{each} B a pool");
     let begin = Instant::now();
     let shown = site.weir().show("POOLS").rows.len();
     println!(
