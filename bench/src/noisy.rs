@@ -146,6 +146,44 @@ static NOISES: &[Noise] = &[
         ..NOISE
     },
     Noise {
+        name: "1,000 new texts in a pipeline",
+        again: |out, turn| {
+            for at in 0..1_000 {
+                put_front::parse_text(out, b"", format!("select {turn} + {at}"), &[]);
+                execute(out, b"");
+            }
+        },
+        answers: 1_000,
+        ..NOISE
+    },
+    Noise {
+        name: "1,000 channels",
+        again: |out, turn| {
+            (0..1_000).for_each(|at| put_front::query(out, format!("listen c{turn}_{at}")));
+            put_front::query(out, "unlisten *");
+        },
+        answers: 1_001,
+        ..NOISE
+    },
+    Noise {
+        name: "1,000 notifications to itself",
+        first: |out| put_front::query(out, "listen noise"),
+        again: |out, turn| (0..1_000).for_each(|at| put_front::query(out, format!("notify noise, '{turn} {at}'"))),
+        answers: 1_000,
+        ..NOISE
+    },
+    Noise {
+        name: "100 functions",
+        again: |out, turn| {
+            (0..100).for_each(|at| {
+                let text = format!("create or replace function noise() returns int language sql as 'select {turn} + {at}'");
+                put_front::query(out, text);
+            });
+        },
+        answers: 100,
+        ..NOISE
+    },
+    Noise {
         name: "100 settings",
         again: |out, turn| {
             (0..100).for_each(|at| put_front::query(out, format!("set application_name = 'a{turn}_{at}'")));

@@ -95,6 +95,9 @@ pub(crate) struct Rig {
     /// Worker threads of a pooler that has them
     #[arg(long, default_value_t = 1)]
     pub(crate) workers: u32,
+    /// The mode of Weir's pools; other poolers are in mode transaction
+    #[arg(long, value_enum, default_value_t = Mode::Transaction)]
+    weir_mode: Mode,
     #[command(flatten)]
     pub(crate) rivals: Rivals,
 }
@@ -170,7 +173,12 @@ impl Rig {
     /// is left out, and the reason is printed.
     pub(crate) fn start(&self, stage: &Stage, kinds: Vec<Kind>, out: &mut Out) -> Outcome<Vec<Pooler>> {
         let mut poolers = Vec::new();
-        let started = kinds.into_iter().map(|kind| (kind, stage.pooler(kind)));
+        let mut ours = stage.setup().clone();
+        ours.pools.iter_mut().for_each(|pool| pool.mode = self.weir_mode);
+        let started = kinds.into_iter().map(|kind| {
+            let setup = if matches!(kind, Kind::Weir | Kind::WeirEpoll) { &ours } else { stage.setup() };
+            (kind, stage.pooler_with(kind, setup))
+        });
         let joined = self.rivals.list.iter().map(|rival| (Kind::Other, Pooler::of(rival, &self.rivals)));
         for (kind, pooler) in started.chain(joined) {
             match pooler {

@@ -57,7 +57,7 @@ impl Login {
 }
 
 /// How long a client keeps a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
     Session,
     Transaction,
