@@ -144,18 +144,23 @@ pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
     Ok(setting)
 }
 
-/// The setting `key`, which has a global value.
+/// The setting `key`, which has a global value: a key of a section with a name has none.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
-    let is_one_for_all = |s: &&Setting| {
-        !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Peer(_) | Field::Apart) && s.kind != Kind::Users
-    };
-    let named = settings::all().filter(is_one_for_all).find(|s| s.shown_name() == key || s.key() == key);
-    named.ok_or_else(|| {
-        let known = settings::all().filter(is_one_for_all).map(Setting::shown_name);
-        let near = nearest(key, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        let shown: String = key.chars().take(64).flat_map(char::escape_debug).collect();
-        SetError::Unknown(format!("unknown parameter \"{shown}\"{near}"))
-    })
+    let mut blank = Config::default();
+    let mut is_one_for_all = |s: &&Setting| s.field_mut(&mut blank).is_some() && s.kind != Kind::Users;
+    if let Some(named) = settings::all().filter(&mut is_one_for_all).find(|s| s.shown_name() == key || s.key() == key) {
+        return Ok(named);
+    }
+    let others = settings::all().filter(|s| !is_one_for_all(s) && (s.name == key || s.key() == key));
+    let places: Vec<String> = others.map(|setting| setting.section.title()).collect();
+    if !places.is_empty() {
+        let places = places.join(" or ");
+        return Err(SetError::Fixed(format!("{key} belongs in {places}: change the file, and RELOAD")));
+    }
+    let known = settings::all().filter(&mut is_one_for_all).map(Setting::shown_name);
+    let near = nearest(key, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let shown: String = key.chars().take(64).flat_map(char::escape_debug).collect();
+    Err(SetError::Unknown(format!("unknown parameter \"{shown}\"{near}")))
 }
 
 /// A pool after the global `setting` has changed.

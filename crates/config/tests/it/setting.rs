@@ -1,7 +1,7 @@
 //! SET on the console: what it changes, what follows, and what it refuses.
 
 use weir_base::{PoolMode, Span};
-use weir_config::{Config, SslMode, apply_tls, set, show};
+use weir_config::{Config, SetError, SslMode, apply_tls, set, show};
 
 use crate::common::{load_ini, load_with};
 
@@ -63,9 +63,24 @@ fn what_can_not_be_set_is_refused_with_the_reason() {
     assert!(error("auth_file", "x").starts_with("SET failed: auth_file names a file"));
     assert!(error("client_tls_sslmode", "always").starts_with("SET failed: client_tls_sslmode must be one of"));
     assert!(error("pin_refuse", "listen, temp").contains("must list words of settings, listen, "));
-    assert!(error("password", "x").starts_with("SET failed: unknown parameter"));
-    // Of peers, of pools and of two listeners: none is the one for all.
-    assert!(error("port", "7").starts_with("SET failed: unknown parameter"));
+}
+
+#[test]
+fn a_key_that_belongs_in_a_section_with_a_name_is_refused_with_its_place() {
+    let config = config();
+    let refused = |key: &str| match set(&config, key, "7") {
+        Err(SetError::Fixed(why)) => why,
+        other => panic!("{key}: {:?}", other.map(drop)),
+    };
+    let belongs = |key: &str, places: &str| format!("{key} belongs in {places}: change the file, and RELOAD");
+    for key in ["max_connections", "servers.max_connections"] {
+        assert_eq!(refused(key), belongs(key, "[servers.NAME]"));
+    }
+    for key in ["password", "password_source", "guaranteed_connections", "weight", "server", "host"] {
+        assert!(refused(key).contains("[pools.NAME]"), "{key}: {}", refused(key));
+    }
+    assert_eq!(refused("port"), belongs("port", "[peers.NUMBER] or [pools.NAME]"));
+    assert!(refused("users").contains("[auth] or [web]"), "{}", refused("users"));
 }
 
 #[test]
