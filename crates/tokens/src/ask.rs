@@ -1,5 +1,6 @@
 //! A request to a service, and what its failure is called: unreachable, a status with the service's message, or an
-//! answer that can't be read. What was sent as a secret is in no message, whatever the service answers.
+//! answer that can't be read. What was sent as a secret is in no message, whatever the service answers, and nothing of
+//! an answer that is no refusal: it may be the secret that was asked for.
 
 use std::time::{Duration, Instant};
 
@@ -63,9 +64,9 @@ impl Answer {
         if self.status == 200 { Ok(self) } else { Err(self.refusal()) }
     }
 
-    /// The error of an answer that is a refusal.
+    /// The error of an answer with another status, with the service's message if it is a refusal.
     pub(crate) fn refusal(&self) -> String {
-        let message = message(&self.text());
+        let message = if self.status < 400 { String::new() } else { message(&self.text()) };
         let message = shown(&message, &self.secrets);
         let colon = if message.is_empty() { "" } else { ": " };
         format!("{} answered {}{colon}{message}", self.who, self.status)
@@ -187,6 +188,30 @@ mod tests {
     fn a_secret_that_a_service_sends_back_is_not_shown() {
         assert_eq!(shown("bad token s.hush\n here", &["s.hush".to_owned(), String::new()]), "bad token *** here");
         assert!(shown(&"x".repeat(5000), &[]).len() <= SHOWN);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_refusal_is_not_shown_and_a_refusal_is_cut() {
+        let answer = |status, body: &[u8]| Answer {
+            status,
+            body: body.to_vec(),
+            who: "x".to_owned(),
+            secrets: vec!["s.sent".to_owned()],
+        };
+        for body in ["hush", r#"{"message":"hush"}"#, "<Message>hush</Message>", r#"{"errors":["hush"]}"#] {
+            for status in [100, 200, 201, 204, 302, 399] {
+                assert_eq!(answer(status, body.as_bytes()).refusal(), format!("x answered {status}"), "{body}");
+            }
+            assert_eq!(answer(400, body.as_bytes()).refusal(), "x answered 400: hush", "{body}");
+        }
+        let long = [b"no \x1b[31m s.sent \xff".to_vec(), vec![b'y'; 5000]].concat();
+        let error = answer(503, &long).refusal();
+        assert!(error.len() < 600 && !error.contains("s.sent") && !error.contains('\x1b'), "{error}");
+        for body in [&b"hush"[..], b"\"hush\"", b"[\"hush\"]", b"\xff\xfe"] {
+            let answer = answer(200, body);
+            let error = answer.json().and_then(|json| answer.token(&json["access_token"], "access_token")).unwrap_err();
+            assert!(!error.contains("hush") && error.contains("can't be used"), "{error}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::outside::Outside;
 const DATABASES: &str = "https://ossrdbms-aad.database.windows.net";
 const AUTHORITY: &str = "https://login.microsoftonline.com";
 const METADATA: &str = "http://169.254.169.254";
+/// How long a token is kept that has expired by this machine's clock.
+const DOUBTFUL: Duration = Duration::from_secs(60);
 
 /// A token, and where it comes from.
 ///
@@ -90,16 +92,14 @@ fn read(answer: Answer, from: &str, at: ClockReading) -> Result<Made<(String, St
     let counts = match (number(&json["expires_in"]), number(&json["expires_on"])) {
         (Some(0), _) => return Err(answer.unreadable("its token has expired")),
         (Some(seconds), _) => Duration::from_secs(seconds),
-        (None, Some(end)) => at.until(end).ok_or_else(|| {
-            let end = weir_config::moment_text(end);
-            answer.unreadable(&format!("its token expired at {end}, and it is {} by this machine's clock", at.text()))
-        })?,
+        // Where it has expired by this machine's clock, that is wrong: the service has just answered with it.
+        (None, Some(end)) => at.until(end).unwrap_or(DOUBTFUL),
         (None, None) => return Err(answer.unreadable("it has neither expires_in nor expires_on")),
     };
     let begin = number(&json["not_before"]).filter(|begin| *begin > at.seconds());
     let begin = begin.map_or(String::new(), |begin| format!(" not valid before {},", weir_config::moment_text(begin)));
     let about = format!(
-        "azure: the token of {from},{begin} asked for at {} by this machine's clock, is valid for {} s",
+        "azure: the token of {from},{begin} made at {} by this machine's clock, is valid for {} s",
         at.text(),
         counts.as_secs()
     );

@@ -24,12 +24,15 @@ impl ClockReading {
         ClockReading { steady: Instant::now(), calendar: SystemTime::now() }
     }
 
-    /// The time since an earlier moment; `None`: the calendar's clock was set meanwhile.
-    pub(crate) fn since(self, earlier: ClockReading) -> Option<Duration> {
-        let steady = self.steady.saturating_duration_since(earlier.steady);
-        let expected = earlier.calendar + steady;
-        let step = self.calendar.duration_since(expected).unwrap_or_else(|behind| behind.duration());
-        (step <= JUMP).then_some(steady)
+    /// The time since an earlier moment, however the calendar's clock was set meanwhile.
+    pub(crate) fn age_of(self, earlier: ClockReading) -> Duration {
+        self.steady.saturating_duration_since(earlier.steady)
+    }
+
+    /// Whether the calendar's clock was set since an earlier moment, or the machine has slept.
+    pub(crate) fn has_jumped_since(self, earlier: ClockReading) -> bool {
+        let expected = earlier.calendar + self.age_of(earlier);
+        self.calendar.duration_since(expected).unwrap_or_else(|behind| behind.duration()) > JUMP
     }
 
     /// Seconds since 1970.

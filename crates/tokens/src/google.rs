@@ -29,9 +29,7 @@ pub(crate) fn token(outside: &Outside, account: Option<&str>) -> Result<Made<(St
     if seconds == 0 {
         return Err(answer.unreadable("its token has expired"));
     }
-    let about = format!(
-        "google: the token of {host}, asked for at {} by this machine's clock, is valid for {seconds} s",
-        at.text()
-    );
+    let about =
+        format!("google: the token of {host}, made at {} by this machine's clock, is valid for {seconds} s", at.text());
     Ok(Made::expiring((token, about), at, Duration::from_secs(seconds)))
 }

@@ -7,17 +7,18 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use weir_base::{Printable, prefix};
+use serde_json::Value as Json;
 use weir_config::Vault;
 use weir_fetch::HttpRequest;
 
 use crate::ask::{Answer, LIMIT, Service, number};
-use crate::cache::{Cache, Made};
+use crate::cache::{Cache, Made, UNLIMITED};
 use crate::clocks::ClockReading;
 use crate::outside::Outside;
 
-/// How long a secret without a time to live counts; one with it counts no longer.
-const COUNTS: Duration = Duration::from_secs(300);
+/// After how long a secret is read again, and a login without an end repeated. While Vault is away, a secret counts until
+/// its role rotates it, or its lease ends.
+const RENEWED: Duration = Duration::from_secs(300);
 /// The token of the pod's account.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -124,7 +125,10 @@ impl Reading<'_> {
         let token = answer.token(&json["auth"]["client_token"], "client_token")?;
         // 0: it does not expire.
         let lease = number(&json["auth"]["lease_duration"]).filter(|seconds| *seconds > 0);
-        Ok(Made::expiring(token, at, lease.map_or(COUNTS, Duration::from_secs)))
+        Ok(match lease {
+            Some(seconds) => Made::expiring(token, at, Duration::from_secs(seconds)),
+            None => Made::renewed(token, at, RENEWED, UNLIMITED),
+        })
     }
 
     fn read(&self, answer: &Answer, user: &str, at: ClockReading) -> Result<Made<(String, String)>, String> {
@@ -139,18 +143,23 @@ impl Reading<'_> {
         let data = &json["data"];
         let is_second = data["data"].is_object() && data["metadata"].is_object();
         let secret = if is_second { &data["data"] } else { data };
-        if let Some(other) = secret["username"].as_str().filter(|name| *name != user) {
-            let other = Printable(prefix(other, 64));
+        let is_of_pool = match &secret["username"] {
+            Json::Null => true,
+            Json::String(name) => name == user,
+            Json::Number(name) => name.to_string() == user,
+            Json::Bool(_) | Json::Array(_) | Json::Object(_) => false,
+        };
+        if !is_of_pool {
             return Err(answer.unreadable(&format!(
-                "the secret at {path} is for user {other}, and the pool's user is {user}; a pool has one user"
+                "the secret at {path} is for another user than the pool's, {user}; a pool has one user"
             )));
         }
         let password = answer.token(&secret[&self.vault.field], &format!("field {}", self.vault.field))?;
         // A static role says when it rotates next.
         let ttl = if is_second { None } else { number(&data["ttl"]) };
         let lease = number(&json["lease_duration"]).filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        let counts = ttl.map(Duration::from_secs).or(lease).map_or(COUNTS, |time| time.min(COUNTS));
+        let counts = ttl.map(Duration::from_secs).or(lease).unwrap_or(UNLIMITED);
         let about = format!("vault: the secret at {path}, read at {}", at.text());
-        Ok(Made::lasting((password, about), at, counts))
+        Ok(Made::renewed((password, about), at, RENEWED, counts))
     }
 }

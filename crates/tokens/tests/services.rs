@@ -72,6 +72,13 @@ impl Stage {
         self.tokens.get(&source, &target, refused).map(|found| (found.value.password.to_string(), found.is_new))
     }
 
+    /// The token, and why there is no newer one.
+    fn overdue(&self, service: &TokenService) -> Result<(String, Option<String>), String> {
+        let source = TokenSource { user: "app".to_owned(), service: service.clone(), words: Vec::new() };
+        let target = Target { host: Host::parse(HOST), port: 5432 };
+        self.tokens.get(&source, &target, None).map(|found| (found.value.password.to_string(), found.overdue))
+    }
+
     fn token(&self, service: &TokenService) -> String {
         self.get(service, None).unwrap().0
     }
@@ -209,10 +216,18 @@ fn aws_takes_a_role_for_a_web_identity_and_names_a_refusal_of_sts() {
     // A signature that a server refuses is made with other credentials.
     let refused = stage.token(&aws());
     assert!(stage.get(&aws(), Some(&refused)).unwrap().0.contains("ASIA4%2F"));
-    // By a clock that is wrong they have expired.
+    // By a clock that is wrong other credentials have expired: the present token counts until its end.
+    let present = stage.token(&aws());
     stage.jump(86_400);
+    let (token, overdue) = stage.overdue(&aws()).unwrap();
+    let overdue = overdue.unwrap_or_default();
+    assert!(
+        token == present && overdue.contains("expired at") && overdue.contains("clock: is that right?"),
+        "{overdue}"
+    );
+    stage.pass(900);
     let error = stage.error(&aws());
-    assert!(error.contains("expired at") && error.ends_with("is that clock right?"), "{error}");
+    assert!(error.contains("expired at") && error.ends_with("clock: is that right?"), "{error}");
 }
 
 #[test]
@@ -363,8 +378,11 @@ fn azure_exchanges_the_token_of_a_federated_workload_and_asks_an_identity_endpoi
     assert_eq!(stage.token(&azure()), "eyJ-app");
     let late = stage.seconds();
     stage.jump(i64::try_from(32_472_144_000 - late).unwrap() + 5);
-    let error = stage.error(&azure());
-    assert!(error.contains("its token expired at 2999-01-01T00:00:00Z, and it is 2999-01-01T00:00:05Z"), "{error}");
+    assert_eq!(stage.get(&azure(), None), Ok(("eyJ-app".to_owned(), true)), "a clock that is wrong locks nobody out");
+    stage.pass(47);
+    assert_eq!(stage.get(&azure(), None), Ok(("eyJ-app".to_owned(), false)));
+    stage.pass(1);
+    assert_eq!(stage.get(&azure(), None), Ok(("eyJ-app".to_owned(), true)), "it is kept for a minute only");
 }
 
 #[test]
@@ -449,8 +467,8 @@ fn vault_reads_secrets_of_kv_and_of_static_roles_for_the_pools_user_alone() {
     stage.pass(300);
     assert_ne!(stage.token(&second), before);
     let error = stage.error(&of("database/static-creds/other", None));
-    assert!(error.contains("is for user v-other-x, and the pool's user is app; a pool has one user"), "{error}");
-    assert!(!error.contains("hush"), "{error}");
+    assert!(error.contains("is for another user than the pool's, app; a pool has one user"), "{error}");
+    assert!(!error.contains("hush") && !error.contains("v-other-x"), "{error}");
     let error = stage.error(&of("kv/none", None));
     assert!(error.ends_with("answered 404: there is no secret at kv/none"), "{error}");
     let error = stage.error(&TokenService::Vault(Vault { field: "pass".to_owned(), ..vault("kv/app", &server) }));
@@ -543,4 +561,157 @@ fn an_answer_is_bounded_in_bytes_and_in_time() {
     let error = stage.error(&account("slow"));
     assert!(error.ends_with("is unreachable: no complete answer within 4 s"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+}
+
+/// The metadata server of Google, and its answers one after the other; a token counts for 100 s.
+fn answers(name: &str, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Stage, TokenService) {
+    let server = Server::start(answer);
+    let host = server.url.trim_start_matches("http://").to_owned();
+    (Stage::new(name, &[("GCE_METADATA_HOST", &host)]), TokenService::Google { account: None })
+}
+
+#[test]
+fn nothing_of_an_answer_that_is_no_refusal_is_in_an_error() {
+    const BODIES: [&str; 9] = [
+        "hush",
+        "\"hush\"",
+        "[\"hush\"]",
+        r#"{"error":"hush"}"#,
+        r#"{"access_token":{"hush":1},"expires_in":100}"#,
+        r#"{"access_token":"hush"}"#,
+        r#"{"access_token":"hush","expires_in":0}"#,
+        "{\"access_token\":\"hush\\nhush\",\"expires_in\":9}",
+        r#"{"access_token":"hush","expires_in":[]}"#,
+    ];
+    let wanted = Arc::new(Mutex::new((200, "")));
+    let next = wanted.clone();
+    let (stage, google) = answers("quiet", move |_| {
+        let (status, body) = *next.lock().unwrap();
+        Reply(status, body.to_owned())
+    });
+    for (status, body) in [200, 201, 302].into_iter().flat_map(|status| BODIES.map(|body| (status, body))) {
+        *wanted.lock().unwrap() = (status, body);
+        let error = stage.error(&google);
+        assert!(!error.contains("hush"), "{status} {body}: {error}");
+    }
+}
+
+#[test]
+fn a_username_in_vault_may_be_of_any_type_and_only_the_pools_user_is_accepted() {
+    let name = Arc::new(Mutex::new(String::new()));
+    let next = name.clone();
+    let server = Server::start(move |_| {
+        Reply(200, format!(r#"{{"data":{{"username":{},"password":"hush"}}}}"#, next.lock().unwrap()))
+    });
+    let stage = Stage::new("names", &[("VAULT_TOKEN", "t")]);
+    let get = |user: &str, written: &str| {
+        written.clone_into(&mut name.lock().unwrap());
+        // Another path is another secret.
+        let service = TokenService::Vault(vault(&format!("kv/{user}/{}", written.len()), &server));
+        let source = TokenSource { user: user.to_owned(), service, words: vec![written.to_owned()] };
+        let target = Target { host: Host::parse(HOST), port: 5432 };
+        stage.tokens.get(&source, &target, None).map(|found| found.value.password.to_string())
+    };
+    for (user, written) in [("app", "\"app\""), ("app", "null"), ("17", "17"), ("17", "\"17\"")] {
+        assert_eq!(get(user, written).as_deref(), Ok("hush"), "{written}");
+    }
+    for written in ["\"other\"", "17", "1.5", "true", "[\"app\"]", "{\"app\":1}", "\"\""] {
+        let error = get("app", written).unwrap_err();
+        assert!(error.contains("is for another user than the pool's, app") && !error.contains("hush"), "{error}");
+    }
+    let none = Server::start(|_| Reply(200, r#"{"data":["hush"]}"#.to_owned()));
+    let error = stage.error(&TokenService::Vault(vault("kv/list", &none)));
+    assert!(error.ends_with("it has no field password"), "{error}");
+}
+
+#[test]
+fn a_password_of_vault_counts_while_vault_is_away_until_its_role_rotates_it_or_its_lease_ends() {
+    let away = Arc::new(Mutex::new(false));
+    let is_away = away.clone();
+    let server = Server::start(move |request: &Request| match request.path.as_str() {
+        _ if *is_away.lock().unwrap() => Reply(503, "sealed".to_owned()),
+        "/v1/database/static-creds/app" => Reply(200, r#"{"data":{"password":"role","ttl":3600}}"#.to_owned()),
+        "/v1/kv/app" => Reply(200, r#"{"data":{"password":"one"},"lease_duration":1800}"#.to_owned()),
+        _ => Reply(200, r#"{"data":{"data":{"password":"two"},"metadata":{}},"lease_duration":0}"#.to_owned()),
+    });
+    let stage = Stage::new("sealed", &[("VAULT_TOKEN", "t")]);
+    let [role, first, second] = ["database/static-creds/app", "kv/app", "secret/data/app"]
+        .map(|path| TokenService::Vault(vault(path, &server)));
+    for service in [&role, &first, &second] {
+        stage.token(service);
+    }
+    *away.lock().unwrap() = true;
+    stage.pass(1799);
+    let why = "answered 503: sealed";
+    for (service, password) in [(&role, "role"), (&first, "one"), (&second, "two")] {
+        let (token, overdue) = stage.overdue(service).unwrap();
+        assert!(token == password && overdue.as_deref().unwrap_or_default().contains(why), "{overdue:?}");
+    }
+    stage.pass(1);
+    assert!(stage.error(&first).contains(why), "its lease has ended");
+    assert_eq!(stage.token(&role), "role");
+    stage.pass(1800);
+    assert!(stage.error(&role).contains(why), "it has been rotated");
+    stage.pass(20 * 86_400);
+    assert_eq!(stage.token(&second), "two", "it has no end");
+}
+
+#[test]
+fn the_refusals_of_one_server_leave_other_servers_their_token_and_ask_the_service_once_in_a_pause() {
+    let (number, away) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(false)));
+    let (count, is_away) = (number.clone(), away.clone());
+    let (stage, google) = answers("refusals", move |request| {
+        *count.lock().unwrap() += 1;
+        match *is_away.lock().unwrap() {
+            true => Reply(503, "overloaded".to_owned()),
+            false => Reply(200, format!(r#"{{"access_token":"t{}","expires_in":1000}}"#, request.number)),
+        }
+    });
+    assert_eq!(stage.token(&google), "t1");
+    assert_eq!(stage.get(&google, Some("t1")), Ok(("t2".to_owned(), true)));
+    for _ in 0..20 {
+        assert_eq!(stage.get(&google, Some("t2")), Ok(("t2".to_owned(), true)), "another one would not help");
+        assert_eq!(stage.get(&google, None), Ok(("t2".to_owned(), false)));
+    }
+    assert_eq!(*number.lock().unwrap(), 2);
+    *away.lock().unwrap() = true;
+    stage.pass(5);
+    for _ in 0..20 {
+        assert!(stage.get(&google, Some("t2")).unwrap_err().contains("overloaded"));
+        assert_eq!(stage.get(&google, None), Ok(("t2".to_owned(), false)), "it is valid elsewhere");
+    }
+    assert_eq!(*number.lock().unwrap(), 3);
+}
+
+#[test]
+fn a_clock_that_jumps_an_hour_locks_nobody_out_of_any_service() {
+    let away = Arc::new(Mutex::new(false));
+    let is_away = away.clone();
+    let server = Server::start(move |request: &Request| match request.path.as_str() {
+        _ if *is_away.lock().unwrap() => Reply(503, String::new()),
+        path if path.starts_with("/v1/") => Reply(200, r#"{"data":{"password":"p"}}"#.to_owned()),
+        path if path.contains("service-accounts") => Reply(200, r#"{"access_token":"g","expires_in":3599}"#.to_owned()),
+        _ => Reply(200, r#"{"access_token":"a","expires_in":3599}"#.to_owned()),
+    });
+    let host = server.url.trim_start_matches("http://").to_owned();
+    let variables = [
+        ("AZURE_POD_IDENTITY_AUTHORITY_HOST", &*server.url),
+        ("GCE_METADATA_HOST", &*host),
+        ("VAULT_TOKEN", "t"),
+        ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+        ("AWS_SECRET_ACCESS_KEY", "hush"),
+    ];
+    let services =
+        [azure(), TokenService::Google { account: None }, TokenService::Vault(vault("kv/a", &server)), aws()];
+    for by in [3600, -3600, 3600 * 24] {
+        *away.lock().unwrap() = false;
+        let stage = Stage::new(&format!("hour{by}"), &variables);
+        services.iter().for_each(|service| drop(stage.token(service)));
+        *away.lock().unwrap() = true;
+        stage.jump(by);
+        services.iter().for_each(|service| drop(stage.get(service, None).unwrap_or_else(|why| panic!("{by}: {why}"))));
+        // And back.
+        stage.jump(-by);
+        services.iter().for_each(|service| drop(stage.get(service, None).unwrap_or_else(|why| panic!("{by}: {why}"))));
+    }
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::credentials::Credentials;
 use super::{containers, identity, instance, profiles};
 use crate::ask::{LIMIT, Service};
-use crate::cache::Made;
+use crate::cache::{Made, UNLIMITED};
 use crate::outside::Outside;
 
-/// How long credentials without an end are kept.
-const KEPT: Duration = Duration::from_secs(300);
+/// After how long credentials without an end are asked for again.
+const RENEWED: Duration = Duration::from_secs(300);
 
 /// Credentials that are wanted.
 pub(super) struct Wanted<'a> {
@@ -64,10 +64,10 @@ impl<'a> Wanted<'a> {
             instance::credentials(self.outside, &service("the instance's metadata service"))?
         };
         match found.expires {
-            None => Ok(Made::lasting(found, at, KEPT)),
+            None => Ok(Made::renewed(found, at, RENEWED, UNLIMITED)),
             Some(end) => match at.until(end) {
                 Some(left) => Ok(Made::expiring(found, at, left)),
-                None => Err(format!("{}: is that clock right?", found.expired(at))),
+                None => Err(found.expired(at)),
             },
         }
     }

@@ -22,7 +22,9 @@ impl Credentials {
     /// The error of credentials that have ended.
     pub(super) fn expired(&self, now: ClockReading) -> String {
         let end = self.expires.map(weir_config::moment_text).unwrap_or_default();
-        format!("the credentials from {} expired at {end}, and it is {} by this machine's clock", self.from, now.text())
+        let now = now.text();
+        let from = &self.from;
+        format!("the credentials from {from} expired at {end}, and it is {now} by this machine's clock: is that right?")
     }
 
     /// Those in an answer in JSON, as a container's endpoint and the metadata service write it.

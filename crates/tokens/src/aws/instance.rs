@@ -1,7 +1,7 @@
 //! Credentials of an instance's role, by version 2 of its metadata service (the EC2 user guide: "Use IMDSv2"). Version
 //! 1 is not used.
 
-use weir_base::Printable;
+use weir_base::{Printable, prefix};
 use weir_fetch::HttpRequest;
 
 use super::credentials::Credentials;
@@ -44,8 +44,8 @@ pub(super) fn credentials(outside: &Outside, service: &Service<'_>) -> Result<Cr
     let role = role.ok_or_else(|| format!("{NONE}, and the instance has no role"))?;
     let answer = get(&format!("{ROLES}{role}"))?.ok()?;
     let json = answer.json()?;
-    if let Some(code) = json["Code"].as_str().filter(|code| *code != "Success") {
-        return Err(answer.unreadable(&format!("it is {}", Printable(code))));
+    if json["Code"].as_str().is_some_and(|code| code != "Success") {
+        return Err(answer.unreadable("its Code is not Success"));
     }
-    Credentials::of_json(&answer, &json, &format!("the instance's role {}", Printable(role)))
+    Credentials::of_json(&answer, &json, &format!("the instance's role {}", Printable(prefix(role, 64))))
 }
