@@ -6,6 +6,7 @@
 use std::fmt;
 
 use weir_base::{Span, Target};
+use weir_config::HEALTH_STATES;
 
 use crate::client_names::ClientNames;
 use crate::clock::timestamp;
@@ -73,7 +74,7 @@ pub enum Health {
 
 impl Health {
     /// All states, in their order.
-    pub const ALL: [Health; 14] = [
+    pub const ALL: [Health; HEALTH_STATES.len()] = [
         Health::Untried,
         Health::Healthy,
         Health::Waiting,
@@ -92,22 +93,7 @@ impl Health {
 
     /// The state in words.
     pub fn name(self) -> &'static str {
-        match self {
-            Health::Untried => "not tried yet",
-            Health::Healthy => "healthy",
-            Health::Waiting => "waiting",
-            Health::Disabled => "disabled",
-            Health::Paused => "paused",
-            Health::Slow => "slow",
-            Health::CannotGrow => "cannot grow",
-            Health::Saturated => "saturated",
-            Health::Stalled => "stalled",
-            Health::Blocked => "blocked",
-            Health::Failing => "failing",
-            Health::NotAnswering => "not answering",
-            Health::CannotConnect => "cannot connect",
-            Health::LoginRejected => "login rejected",
-        }
+        HEALTH_STATES[self as usize]
     }
 
     /// What to do, as a sentence; empty where nothing is to be done.

@@ -31,6 +31,14 @@ pub(crate) enum Kind {
     Secret,
     /// A list of names.
     Names,
+    /// A list of these words.
+    Words(&'static [&'static str]),
+    /// An address for HTTP, with or without a path.
+    Url,
+    /// A list of addresses for HTTP, of a host and maybe a port.
+    Origins,
+    /// A host.
+    Host,
     /// A host, or a list of hosts.
     Hosts,
     /// A port, or a list of ports.
@@ -62,10 +70,16 @@ impl Kind {
             Kind::Size { .. } => "size",
             Kind::Flag => "flag",
             Kind::Word(_) => "word",
-            Kind::Text | Kind::Permissions | Kind::CountOrAuto { .. } => "text",
+            Kind::Text | Kind::Url | Kind::Host | Kind::Permissions | Kind::CountOrAuto { .. } => "text",
             Kind::Query => "query",
             Kind::Secret => "secret",
-            Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks | Kind::Protocols => "list",
+            Kind::Names
+            | Kind::Words(_)
+            | Kind::Origins
+            | Kind::Hosts
+            | Kind::Addresses
+            | Kind::Networks
+            | Kind::Protocols => "list",
             Kind::Ports => "numbers",
             Kind::Users | Kind::Accounts => "table",
         }
@@ -88,6 +102,10 @@ impl Kind {
             Kind::Word(words) => format!("one of {}", words.join(", ")),
             Kind::Text | Kind::Query | Kind::Secret => "text in quotes".to_owned(),
             Kind::Names => "a list of names, as in [\"one\", \"two\"]".to_owned(),
+            Kind::Words(words) => format!("a list of the words {}", words.join(", ")),
+            Kind::Url => "an address, as in \"https://HOST:PORT/PATH\"".to_owned(),
+            Kind::Origins => "a list of addresses without a path, as in [\"http://HOST:PORT\"]".to_owned(),
+            Kind::Host => "a host alone: an address, a name, or the folder of a socket".to_owned(),
             Kind::Hosts => "a host or a list of hosts, as in \"127.0.0.1\" or [\"one\", \"two\"]".to_owned(),
             Kind::Ports => "a whole number from 1 to 65535, or a list of them".to_owned(),
             Kind::Addresses => "an address or a list of addresses, as in [\"127.0.0.1\", \"::1\"] or \"*\"".to_owned(),

@@ -6,6 +6,7 @@
 
 mod access;
 mod accounts;
+mod address;
 mod ciphers;
 mod connstr;
 mod convert;
@@ -76,7 +77,7 @@ pub use model::{
     SessionAttrs, SocketIo, Spread, SslMode, Telemetry, Tls, TlsProtocols, TlsSide, UntrackedParameters, UserRules,
     WatchFiles, Web,
 };
-pub use names::{HOST_NAME, RESERVED_DATABASES};
+pub use names::{HEALTH_STATES, HOST_NAME, RESERVED_DATABASES, SYSLOG_FACILITIES};
 pub use oidc::{Oidc, is_safe_url};
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use password_source::{PasswordCommand, PasswordSource, TokenService, TokenSource, Vault};

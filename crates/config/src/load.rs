@@ -9,6 +9,7 @@ use weir_auth::Method;
 use weir_base::{Host, Target};
 
 use crate::access;
+use crate::address::read_host;
 use crate::edit::{self, Edits};
 use crate::elsewhere::Elsewhere;
 use crate::error::{ConfigError, ConfigErrors, Found};
@@ -329,6 +330,7 @@ impl Loader<'_> {
             let key = format!("pools.{}.auth_dbname", text.name);
             self.check_auth_database(config, &key, text.auth_database.as_deref());
         }
+        self.check_empty_lists(config, &text);
         let targets = self.targets(config, &text);
         let password = self.password(config, &text);
         let password = self.found.take(password);
@@ -365,6 +367,22 @@ impl Loader<'_> {
                 weight: text.weight,
             },
         })
+    }
+
+    /// A list that is there and empty would be read as "none" by one, and as a mistake by another.
+    fn check_empty_lists(&mut self, config: &Config, pool: &PoolText) {
+        let lists = [
+            ("password_source", &pool.password_source, "names no service", password_source::SERVICES),
+            ("password_command", &pool.password_command.argv, "names no program", "write [\"PROGRAM\", \"ARGUMENT\"]"),
+            ("patroni_api", &pool.patroni.api, "has no address", "write http://HOST:8008 for each host of the pool"),
+        ];
+        for (name, _, what, hint) in lists.into_iter().filter(|(_, list, _, _)| list.is_empty()) {
+            let key = format!("pools.{}.{name}", pool.name);
+            if config.locations.contains(&key) && !self.found.explains(&key) {
+                let message = format!("\"{name}\" in {} {what}", self.title(config, pool));
+                self.fault(config, &key, &message, &format!("{hint}, or leave it out"));
+            }
+        }
     }
 
     fn check_name(&self, config: &Config, name: &str) -> Result<(), ConfigError> {
@@ -440,20 +458,9 @@ impl Loader<'_> {
             let hint = "write its parts as host, port, database, user and password";
             return Err(self.error(config, &key, &message, hint));
         }
-        let host = Host::parse(text.trim());
-        let hint = match &host {
-            Host::Name(name) if name.starts_with('@') => "abstract Unix sockets are not supported; name a folder",
-            Host::Name(name) if names_port(name) => "write the port as \"port\", and the host alone as \"host\"",
-            Host::Name(name) if name.starts_with(['.', '~']) => {
-                "write the whole path of the socket's folder, from / on"
-            }
-            Host::Name(name) if name.contains(':') || name.starts_with('[') => {
-                "write the address without brackets, and the port as \"port\""
-            }
-            Host::Name(name) if !name.chars().all(|c| c.is_alphanumeric() || "._-".contains(c)) => {
-                "give an address, a name, or the folder of the server's socket"
-            }
-            _ => return Ok(host),
+        let hint = match read_host(text) {
+            Ok(host) => return Ok(host),
+            Err(hint) => hint,
         };
         let message = format!("\"host\" in {} is not a host: \"{}\"", self.title(config, pool), wording::plain(text));
         Err(self.error(config, &key, &message, hint))
@@ -462,15 +469,6 @@ impl Loader<'_> {
     fn patroni(&self, config: &Config, pool: &PoolText) -> Result<Patroni, ConfigError> {
         let (title, key) = (self.title(config, pool), format!("pools.{}.patroni_api", pool.name));
         let mut patroni = pool.patroni.clone();
-        for address in &mut patroni.api {
-            address.truncate(address.trim_end_matches('/').len());
-            let host = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
-            if !host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' '])) {
-                let message = format!("\"patroni_api\" in {title} is not an address: \"{}\"", wording::plain(address));
-                let hint = "write http://HOST:8008 or https://HOST:8008 for each host of the pool";
-                return Err(self.error(config, &key, &message, hint));
-            }
-        }
         let (addresses, hosts) = (patroni.api.len(), pool.hosts.len().max(1));
         if addresses != 0 && addresses != hosts {
             let message = format!(
@@ -598,8 +596,4 @@ fn may_do_without_users(config: &Config) -> bool {
         || !config.cluster.etcd.is_empty()
         || config.auth.query_user.is_some()
         || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam)
-}
-/// Whether a text is a host and its port, as in a URL.
-fn names_port(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(host, port)| !host.starts_with('[') && port.parse::<u16>().is_ok())
 }

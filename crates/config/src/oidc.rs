@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::address::is_url;
 use crate::origin::is_reference;
 use crate::web_role::WebRole;
 
@@ -93,7 +94,9 @@ impl Oidc {
 /// Whether secrets may be sent to an address: `https`, or `http` to this machine; without a user, a query and a
 /// fragment.
 pub fn is_safe_url(url: &str) -> bool {
-    if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f || matches!(byte, b'?' | b'#' | b'@' | b'\\' | b'"')) {
+    if !is_url(url)
+        || url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f || matches!(byte, b'?' | b'#' | b'@' | b'\\' | b'"'))
+    {
         return false;
     }
     match url.split_once("://") {

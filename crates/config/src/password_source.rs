@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use weir_base::{Printable, Span, prefix};
 
+use crate::address::is_address;
+
 /// A program that prints the password for logins at a pool's servers (`password_command`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PasswordCommand {
@@ -131,9 +133,11 @@ impl Options<'_> {
     }
 }
 
+/// What the setting may be.
+pub(crate) const SERVICES: &str = "write one of [\"aws-iam\"], [\"azure\"], [\"google\"] and [\"vault\", \"path=…\"]";
+
 /// Reads the setting; an error is what is wrong, as the end of a sentence about it, and what to do.
 pub(crate) fn parse(words: &[String]) -> Result<TokenService, (String, &'static str)> {
-    const SERVICES: &str = "write one of [\"aws-iam\"], [\"azure\"], [\"google\"] and [\"vault\", \"path=…\"]";
     let [service, options @ ..] = words else { return Err(("names no service".to_owned(), SERVICES)) };
     let mut pairs = Vec::new();
     for option in options {
@@ -150,6 +154,11 @@ pub(crate) fn parse(words: &[String]) -> Result<TokenService, (String, &'static 
     let (service, known) = match service.as_str() {
         "aws-iam" => {
             let (region, profile) = (options.take("region"), options.take("profile"));
+            // It is a part of the name of a host.
+            let is_name = |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+            if !region.iter().all(is_name) {
+                return Err(("has a region that is none".to_owned(), "write it as in \"region=eu-central-1\""));
+            }
             (TokenService::Aws { region, profile }, "aws-iam has region and profile")
         }
         "azure" => {
@@ -170,13 +179,12 @@ pub(crate) fn parse(words: &[String]) -> Result<TokenService, (String, &'static 
 }
 
 fn vault(options: &mut Options<'_>) -> Result<Vault, (String, &'static str)> {
+    let hint = "write \"path=database/static-creds/ROLE\", or \"path=secret/data/NAME\" for a secret of KV version 2";
     let path = options.take("path").unwrap_or_default();
-    let path = path.trim_matches('/').to_owned();
-    if path.is_empty() || path.contains(['?', '#', '%']) || path.chars().any(char::is_whitespace) {
-        let hint =
-            "write \"path=database/static-creds/ROLE\", or \"path=secret/data/NAME\" for a secret of KV version 2";
-        return Err(("has no path of a secret in Vault".to_owned(), hint));
-    }
+    let path = in_vault(&path, "v1").ok_or(("has no path of a secret in Vault".to_owned(), hint))?;
+    let hint = "write the path of the method without \"auth/\", as in \"mount=kubernetes\"";
+    let mount = options.take("mount").unwrap_or_else(|| "kubernetes".to_owned());
+    let mount = in_vault(&mount, "auth").ok_or(("has a mount that is no path in Vault".to_owned(), hint))?;
     if path.split('/').any(|part| part == "creds") {
         let what = "names a role of Vault that makes another user for each lease; a pool has one user".to_owned();
         return Err((what, "use a static role, \"path=database/static-creds/ROLE\""));
@@ -185,15 +193,19 @@ fn vault(options: &mut Options<'_>) -> Result<Vault, (String, &'static str)> {
     if address.as_ref().is_some_and(|address| !is_address(address)) {
         return Err(("has an address of Vault that is none".to_owned(), "write \"address=https://HOST:8200\""));
     }
+    let namespace = options.take("namespace");
+    if namespace.as_ref().is_some_and(|name| !is_plain(name)) {
+        return Err(("has a namespace of Vault that is none".to_owned(), "write \"namespace=NAME\", as in a path"));
+    }
     let vault = Vault {
         path,
         field: options.take("field").unwrap_or_else(|| "password".to_owned()),
         address,
         ca_file: options.take("ca_file").map(PathBuf::from),
-        namespace: options.take("namespace"),
+        namespace,
         token_file: options.take("token_file").map(PathBuf::from),
         role: options.take("role"),
-        mount: options.take("mount").unwrap_or_else(|| "kubernetes".to_owned()),
+        mount,
         jwt_file: options.take("jwt_file").map(PathBuf::from),
     };
     if vault.role.is_some() && vault.token_file.is_some() {
@@ -202,10 +214,18 @@ fn vault(options: &mut Options<'_>) -> Result<Vault, (String, &'static str)> {
     Ok(vault)
 }
 
-/// Whether this is the address of a server, without a path.
-fn is_address(text: &str) -> bool {
-    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']))
+/// A path in Vault, as a part of the path of a request, without slashes around it. `None`: it is none, or begins with the
+/// part that the request has before it.
+fn in_vault(text: &str, before: &str) -> Option<String> {
+    let path = text.trim_matches('/');
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
+    let fits = is_plain(path) && !path.contains(['?', '#', '%', '\\']) && path.split('/').all(is_part);
+    (fits && path.split('/').next() != Some(before)).then(|| path.to_owned())
+}
+
+/// Whether a text has neither spaces nor anything that ends a line.
+fn is_plain(text: &str) -> bool {
+    !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 #[cfg(test)]
@@ -232,13 +252,44 @@ mod tests {
             (&["vault"], "has no path of a secret in Vault"),
             (&["vault", "path=a b"], "has no path of a secret in Vault"),
             (&["vault", "path=a", "address=vault"], "has an address of Vault that is none"),
+            (&["vault", "path=a", "address=http://vault:82000"], "has an address of Vault that is none"),
+            (&["vault", "path=a", "address=http://vault:1\r\nX: y"], "has an address of Vault that is none"),
+            (&["vault", "path=a", "namespace=team\r\nX: y"], "has a namespace of Vault that is none"),
             (&["vault", "path=a", "role=r", "token_file=f"], "has a role and a token_file"),
+            (&["aws-iam", "region=x.example.com/"], "has a region that is none"),
             (
                 &["vault", "path=database/creds/app"],
                 "names a role of Vault that makes another user for each lease; a pool has one user",
             ),
         ] {
             assert_eq!(parsed(words), Err(what.to_owned()), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_and_a_mount_of_vault_are_parts_of_a_requests_path_and_no_more() {
+        let mut wrong: Vec<String> = "\0\t\n\r\x1b \u{85}\u{2028}?#%\\".chars().map(|c| format!("a{c}b")).collect();
+        wrong.extend(["", "/", "..", "a/../b", "../a", "a/..", "./a", "a/.", "a//b", "//"].map(str::to_owned));
+        for text in &wrong {
+            let found = parsed(&["vault", &format!("path={text}")]);
+            let what =
+                if text.is_empty() { "has an option without a value" } else { "has no path of a secret in Vault" };
+            assert_eq!(found, Err(what.to_owned()), "{text:?}");
+            let found = parsed(&["vault", "path=a", &format!("mount={text}")]);
+            let what = if text.is_empty() { what } else { "has a mount that is no path in Vault" };
+            assert_eq!(found, Err(what.to_owned()), "{text:?}");
+        }
+        assert!(parsed(&["vault", "path=v1/secret/data/app"]).is_err(), "Weir writes it");
+        assert!(parsed(&["vault", "path=a", "mount=auth/kubernetes"]).is_err(), "Weir writes it");
+        for (written, read) in
+            [("kv/a", "kv/a"), ("/kv/a/", "kv/a"), ("kv/a.b-c_d..e", "kv/a.b-c_d..e"), ("kv/ä", "kv/ä")]
+        {
+            let Ok(TokenService::Vault(vault)) =
+                parsed(&["vault", &format!("path={written}"), &format!("mount={written}")])
+            else {
+                panic!("{written}")
+            };
+            assert_eq!((&*vault.path, &*vault.mount), (read, read));
         }
     }
 

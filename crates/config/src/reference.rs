@@ -178,7 +178,10 @@ pub(crate) fn default(setting: &Setting, text: &str) -> String {
         Kind::Number { .. } | Kind::Flag | Kind::Ports => format!("`{text}`"),
         Kind::CountOrAuto { .. } if text != AUTO => format!("`{text}`"),
         Kind::Time { .. } if text == "0" => format!("`{text}`"),
-        Kind::Names => format!("`[\"{text}\"]`"),
+        Kind::Names | Kind::Words(_) | Kind::Origins => {
+            let items: Vec<String> = text.split(',').map(|item| format!("\"{}\"", item.trim())).collect();
+            format!("`[{}]`", items.join(", "))
+        }
         _ => format!("`\"{text}\"`"),
     }
 }
@@ -197,6 +200,13 @@ pub(crate) fn value(kind: Kind) -> String {
         Kind::Text | Kind::Secret => "text".to_owned(),
         Kind::Query => "SQL".to_owned(),
         Kind::Names => "list of names".to_owned(),
+        Kind::Words(words) => {
+            let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+            format!("list of {}", words.join(", "))
+        }
+        Kind::Url => "address".to_owned(),
+        Kind::Origins => "list of addresses".to_owned(),
+        Kind::Host => "host".to_owned(),
         Kind::Hosts => "host, or list".to_owned(),
         Kind::Ports => "1 to 65535, or list".to_owned(),
         Kind::Networks => "list of networks".to_owned(),

@@ -246,7 +246,8 @@ mod tests {
     /// Another value for a setting of the process; none for one that is not one for all, or holds secrets.
     fn change(setting: &crate::table::Setting, config: &mut Config) -> Option<String> {
         let before = setting.field_mut(config)?.show();
-        let words = if let crate::kind::Kind::Word(words) = setting.kind { words } else { &[] };
+        use crate::kind::Kind::{Word, Words};
+        let words = if let Word(words) | Words(words) = setting.kind { words } else { &[] };
         for text in OTHERS.iter().chain(words) {
             let mut tried = config.clone();
             let slot = setting.field_mut(&mut tried)?;
@@ -283,7 +284,8 @@ mod tests {
         let mut new = old.clone();
         for setting in settings::all().filter(|s| s.effect == Effect::Restart) {
             let other = match setting.name {
-                "address" => "*",
+                "etcd" => "http://h:77",
+                "address" if setting.kind == crate::kind::Kind::Addresses => "*",
                 "io" => "epoll",
                 "watch_files" => "off",
                 "unix_socket_dir" => "/run/weir",

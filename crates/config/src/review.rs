@@ -13,8 +13,10 @@ use weir_base::plural;
 
 use crate::error::ConfigError;
 use crate::model::{Config, PoolConfig};
+use crate::names::SYSLOG_FACILITIES;
 use crate::origin::FileFormat;
 use crate::settings;
+use crate::suggest::nearest;
 use crate::table::{Section, Setting};
 
 /// Descriptors that are neither clients nor servers: standard streams, listeners, epoll, wakers, cancels under way.
@@ -74,6 +76,12 @@ impl ConfigFinding {
     /// A finding about a whole file.
     pub fn of_file(severity: Severity, file: &Path, text: String) -> ConfigFinding {
         ConfigFinding { severity, file: file.to_owned(), line: None, key: None, text, help: None }
+    }
+
+    /// A finding about a setting or a section.
+    pub fn of_key(severity: Severity, config: &Config, key: &str, text: String) -> ConfigFinding {
+        let (file, line) = config.locations.file_and_line(key, &config.source);
+        ConfigFinding { severity, file, line, key: Some(key.to_owned()), text, help: None }
     }
 
     /// What is wrong, and what to do about it, on one line.
@@ -180,6 +188,20 @@ impl Review<'_> {
             self.warn("listen.unix_socket_mode", text).help("set unix_socket_dir, or remove it");
         }
         self.socket_path();
+        self.facility();
+    }
+
+    /// The log goes to the default facility if its own is none.
+    fn facility(&mut self) {
+        let facility = &self.config.log.syslog_facility;
+        let known = SYSLOG_FACILITIES.map(|(name, _)| name);
+        if known.contains(&facility.as_str()) {
+            return;
+        }
+        let near = nearest(facility, known).map(|near| format!("did you mean \"{near}\"?"));
+        let all = known.join(", ");
+        let text = format!("syslog_facility \"{}\" is none, so daemon is used: there are {all}", plain(facility));
+        self.fail("log.syslog_facility", text).help(near.unwrap_or_else(|| "write one of them".to_owned()));
     }
 
     /// A Unix socket's address has room for this many bytes, and PostgreSQL's clients have to find it.

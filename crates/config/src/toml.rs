@@ -569,7 +569,10 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
                 .collect::<Option<_>>()
                 .map(Raw::Many);
         }
-        (Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks, Value::Array(items)) => {
+        (
+            Kind::Names | Kind::Words(_) | Kind::Origins | Kind::Hosts | Kind::Addresses | Kind::Networks,
+            Value::Array(items),
+        ) => {
             return items.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>().map(Raw::Many);
         }
         (Kind::Number { .. } | Kind::Flag | Kind::Ports | Kind::Users | Kind::Accounts, _) => return None,

@@ -27,7 +27,8 @@ pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Opti
     let default = setting.default_in(format);
     let shown = match (setting.kind, format) {
         _ if default.is_empty() => return None,
-        (Kind::Text | Kind::Secret | Kind::Query | Kind::Names | Kind::Hosts | Kind::Addresses, _) => return None,
+        (Kind::Text | Kind::Secret | Kind::Query | Kind::Url | Kind::Host, _) => return None,
+        (Kind::Names | Kind::Words(_) | Kind::Origins | Kind::Hosts | Kind::Addresses, _) => return None,
         (Kind::Networks | Kind::Users | Kind::Accounts, _) => return None,
         (Kind::Flag, FileFormat::Ini) => u8::from(default == "true").to_string(),
         (Kind::Time { .. }, FileFormat::Ini) => crate::units::span(default).map(crate::units::seconds)?,
@@ -40,7 +41,7 @@ pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Opti
 
 /// Whether a message may contain a value of this kind.
 pub(crate) fn may_be_shown(kind: Kind) -> bool {
-    !matches!(kind, Kind::Secret | Kind::Text | Kind::Query)
+    !matches!(kind, Kind::Secret | Kind::Text | Kind::Query | Kind::Url | Kind::Words(_))
 }
 
 /// A mistake at a location in the file `source`, or in one that it includes.

@@ -6,11 +6,15 @@ use std::path::PathBuf;
 
 use weir_base::{Span, StateKinds};
 
+use crate::address::{is_address, is_url, read_host};
 use crate::ciphers;
 use crate::field::{AUTO, EMPTY_QUERY, FieldMut};
 use crate::kind::Kind;
+use crate::origin::is_reference;
+use crate::suggest::nearest_or_longer;
 use crate::table::{Raw, Setting};
 use crate::units;
+use crate::wording::plain;
 
 /// Settings whose number names something, so that a wrong number can't be replaced by the nearest valid one. PgBouncer
 /// does not start with a wrong one either.
@@ -126,7 +130,24 @@ impl Setting {
         if items.iter().any(|item| item.contains(char::is_control)) {
             return Err("must not contain control characters".to_owned());
         }
+        if let Kind::Words(words) = self.kind
+            && let Some(item) = items.iter().map(|item| item.trim()).find(|item| !words.contains(item))
+        {
+            let near = nearest_or_longer(item, words).map(|near| format!("; did you mean \"{near}\"?"));
+            let (words, item, near) = (words.join(", "), plain(item), near.unwrap_or_default());
+            return Err(format!("must list words of {words}; \"{item}\" is none{near}"));
+        }
+        if self.kind == Kind::Origins
+            && let Some(item) = items.iter().find(|item| !is_address(item.trim().trim_end_matches('/')))
+        {
+            // A password may be before an @.
+            let shown = if item.contains('@') { String::new() } else { format!("; \"{}\" is none", plain(item)) };
+            return Err(format!("must be {}{shown}", self.kind.describe()));
+        }
         match field {
+            FieldMut::Names(v) if matches!(self.kind, Kind::Words(_) | Kind::Origins) => {
+                *v = items.iter().map(|item| item.trim().trim_end_matches('/').to_owned()).collect();
+            }
             FieldMut::Names(v) => *v = items.to_vec(),
             FieldMut::StateKinds(v) => *v = StateKinds::named(items.iter().map(|item| item.trim()))?,
             FieldMut::Addresses(v) => *v = addresses(items)?,
@@ -161,7 +182,13 @@ impl Setting {
         if text.contains(|c: char| c == '\0' || (one_line && c.is_control())) {
             return Err("must not contain control characters".to_owned());
         }
-        Ok(text.to_owned())
+        // Of a setting that is never shown the address may be elsewhere.
+        let fits = match self.kind {
+            Kind::Url => text.is_empty() || is_url(text) || self.is_concealed() && is_reference(text),
+            Kind::Host => text.is_empty() || read_host(text).is_ok(),
+            _ => true,
+        };
+        if fits { Ok(text.to_owned()) } else { Err(format!("must be {}", self.kind.describe())) }
     }
 
     fn time(&self, text: &str) -> Result<Span, String> {

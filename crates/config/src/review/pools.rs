@@ -76,6 +76,7 @@ impl Review<'_> {
             );
             self.warn(&format!("pools.{name}.min_size"), text).help("lower the one, or raise the other");
         }
+        self.kept_beyond_server(pool);
         for (setting, why) in without_effect(pool, limits) {
             let key = format!("pools.{name}.{setting}");
             // A global setting may suit other pools; only a setting of this pool is worth a warning.
@@ -83,6 +84,23 @@ impl Review<'_> {
                 let setting = self.pool_setting(setting);
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
             }
+        }
+    }
+
+    /// A pool keeps no more servers open than all pools of its database server may have.
+    fn kept_beyond_server(&mut self, pool: &PoolConfig) {
+        let server = self.config.share(&pool.name).and_then(|share| share.server.as_deref());
+        let Some((server, rules)) = server.and_then(|name| Some((name, self.config.servers.get(name)?))) else {
+            return;
+        };
+        let (min_size, most) = (pool.limits.min_size, rules.max_connections);
+        if most > 0 && min_size > most {
+            let (title, setting) = (self.title(pool), self.pool_setting("min_size"));
+            let text = format!(
+                "{setting} {min_size} of {title} is more than max_connections {most} of server {}: at most {most} are opened",
+                plain(server)
+            );
+            self.warn(&format!("pools.{}.min_size", pool.name), text).help("lower the one, or raise the other");
         }
     }
 

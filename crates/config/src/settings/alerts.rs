@@ -2,13 +2,14 @@
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
+use crate::names::HEALTH_STATES;
 use crate::table::{Field, Section::Alerts, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Alerts,
         "alertmanager",
-        Kind::Text,
+        Kind::Url,
         "",
         Field::Config(|c| FieldMut::Concealed(&mut c.alerts.alertmanager)),
         "The address of an Alertmanager, as in `http://127.0.0.1:9093`; its API v2 gets the alerts. This and the other targets \
@@ -18,7 +19,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Alerts,
         "slack",
-        Kind::Text,
+        Kind::Url,
         "",
         Field::Config(|c| FieldMut::Concealed(&mut c.alerts.slack)),
         "The address of an incoming webhook of Slack, or of a chat that accepts the same.",
@@ -36,7 +37,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Alerts,
         "pagerduty_url",
-        Kind::Text,
+        Kind::Url,
         "https://events.pagerduty.com/v2/enqueue",
         Field::Config(|c| FieldMut::Line(&mut c.alerts.pagerduty_url)),
         "The address of PagerDuty's Events API.",
@@ -45,7 +46,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Alerts,
         "webhook",
-        Kind::Text,
+        Kind::Url,
         "",
         Field::Config(|c| FieldMut::Concealed(&mut c.alerts.webhook)),
         "The address of any receiver of JSON.",
@@ -63,7 +64,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Alerts,
         "states",
-        Kind::Names,
+        Kind::Words(&HEALTH_STATES),
         "paused, slow, cannot grow, saturated, stalled, blocked, failing, not answering, cannot connect, login rejected",
         Field::Config(|c| FieldMut::Names(&mut c.alerts.states)),
         "The states of a pool's health that are alerts; see [health.md](health.md).",

@@ -10,7 +10,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Cluster,
         "etcd",
-        Kind::Names,
+        Kind::Origins,
         "",
         Field::Config(|c| FieldMut::Names(&mut c.cluster.etcd)),
         "The addresses of etcd, as `http://HOST:PORT` or `https://HOST:PORT`. Without one there is no cluster. With \
@@ -42,7 +42,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Cluster,
         "address",
-        Kind::Text,
+        Kind::Host,
         "",
         Field::Config(|c| FieldMut::Line(&mut c.cluster.address)),
         "The host, or IP address, at which the other nodes reach this one, at its listen port, to pass requests to cancel on. \

@@ -1,6 +1,6 @@
 //! Limits, numbers and times: in `[limits]` for all pools, in a pool for itself.
 
-use weir_base::Span;
+use weir_base::{STATE_KINDS, Span};
 
 use crate::field::FieldMut;
 use crate::kind::Kind;
@@ -82,7 +82,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Limits,
         "pin_refuse",
-        Kind::Names,
+        Kind::Words(&STATE_KINDS),
         "",
         Field::Limits(|l| FieldMut::StateKinds(&mut l.pin_refuse)),
         "With `mode = \"auto\"`: the kinds of state for which no client may keep a server, of `settings`, `listen`, \

@@ -3,6 +3,7 @@
 use crate::field::FieldMut;
 use crate::kind::Kind;
 use crate::model::LogFormat;
+use crate::names::SYSLOG_FACILITIES;
 use crate::table::{Field, Section::Log, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
@@ -47,7 +48,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Log,
         "syslog_facility",
-        Kind::Word(FACILITIES),
+        Kind::Word(&FACILITIES),
         "daemon",
         Field::Config(|c| FieldMut::Line(&mut c.log.syslog_facility)),
         "Under which facility.",
@@ -126,7 +127,12 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("verbose"),
 ];
 
-const FACILITIES: &[&str] = &[
-    "auth", "authpriv", "daemon", "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
-    "local7",
-];
+/// The words of `syslog_facility`.
+static FACILITIES: [&str; SYSLOG_FACILITIES.len()] = {
+    let (mut names, mut at) = ([""; SYSLOG_FACILITIES.len()], 0);
+    while at < names.len() {
+        names[at] = SYSLOG_FACILITIES[at].0;
+        at += 1;
+    }
+    names
+};

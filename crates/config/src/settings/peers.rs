@@ -22,7 +22,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Peer,
         "host",
-        Kind::Text,
+        Kind::Host,
         "",
         Field::Peer(|p| FieldMut::Line(&mut p.host)),
         "Where the peer alone is reached: an address, a name, or the folder of its Unix socket.",

@@ -140,7 +140,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Pool,
         "patroni_api",
-        Kind::Names,
+        Kind::Origins,
         "",
         Field::Pool(|p| FieldMut::Names(&mut p.patroni.api)),
         "The REST API of Patroni for each of the hosts, in their order, as in `[\"http://10.0.0.1:8008\", \

@@ -10,7 +10,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Telemetry,
         "otlp_endpoint",
-        Kind::Text,
+        Kind::Url,
         "",
         Field::Config(|c| FieldMut::Text(&mut c.telemetry.endpoint)),
         "The collector's address for OTLP over HTTP, as in `http://127.0.0.1:4318`; `/v1/metrics` and `/v1/traces` are added. \

@@ -467,3 +467,30 @@ fn what_begins_as_a_scram_secret_and_is_none_is_named() {
         "{found:?}"
     );
 }
+
+#[test]
+fn more_servers_that_are_kept_than_a_database_server_takes() {
+    let text = "[auth.users]\nann = \"x\"\n[servers.main]\nmax_connections = 4\n[pools.app]\nhost = \"h\"\nuser = \"u\"\n\
+                server = \"main\"\nmin_size = 5\n";
+    let config = load_with(text, &[], &[]).unwrap();
+    let found = review(&config, &HostLimits { descriptors: 1 << 20, cores: 8 });
+    let warning = found.iter().find(|found| found.key.as_deref() == Some("pools.app.min_size")).expect("a warning");
+    assert_eq!(
+        warning.message(),
+        "min_size 5 of [pools.app] is more than max_connections 4 of server main: at most 4 are opened; lower the one, or \
+         raise the other"
+    );
+}
+
+#[test]
+fn a_facility_of_syslog_that_is_none() {
+    let text =
+        "[auth.users]\nann = \"x\"\n[log]\nsyslog_facility = \"lcoal3\"\n[pools.app]\nhost = \"h\"\nuser = \"u\"\n";
+    let found = review(&load_with(text, &[], &[]).unwrap(), &HostLimits { descriptors: 1 << 20, cores: 8 });
+    let warning = found.iter().find(|found| found.key.as_deref() == Some("log.syslog_facility")).expect("a warning");
+    assert!(
+        warning.text.starts_with("syslog_facility \"lcoal3\" is none, so daemon is used: there are user, mail, "),
+        "{warning}"
+    );
+    assert_eq!(warning.help.as_deref(), Some("did you mean \"local3\"?"));
+}

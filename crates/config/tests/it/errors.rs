@@ -461,3 +461,37 @@ fn shares_of_a_server_that_is_not_there_or_can_not_keep_what_it_guarantees() {
         "weir.toml:6: \"main\" in [servers] must be a section; write [servers.NAME], and max_connections below it"
     );
 }
+
+#[test]
+fn a_list_that_is_there_and_empty() {
+    for (line, what) in [
+        (
+            "user = \"u\"\npassword_source = []",
+            "\"password_source\" in [pools.a] names no service; write one of [\"aws-iam\"]",
+        ),
+        ("user = \"u\"\npassword_command = []", "\"password_command\" in [pools.a] names no program; write ["),
+        ("patroni_api = []", "\"patroni_api\" in [pools.a] has no address; write http://HOST:8008"),
+    ] {
+        let error = error(&format!("[auth.users]\na = \"b\"\n[pools.a]\nhost = \"h\"\n{line}\n"));
+        assert!(error.contains(what) && error.contains("leave it out"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_state_of_health_and_an_address_with_an_impossible_port() {
+    let with = |lines: &str| error(&format!("[auth.users]\na = \"b\"\n[pools.a]\nhost = \"h\"\n{lines}\n"));
+    let error = with("[alerts]\nstates = [\"paused\", \"slwo\"]");
+    assert!(error.contains("\"states\" in [alerts] must list words of not tried yet, healthy, waiting, "), "{error}");
+    assert!(error.ends_with("\"slwo\" is none; did you mean \"slow\"?"), "{error}");
+    let error = with("[cluster]\netcd = [\"http://h:99999\"]");
+    assert!(error.contains("\"etcd\" in [cluster] must be a list of addresses"), "{error}");
+    assert!(error.ends_with("\"http://h:99999\" is none"), "{error}");
+    let error = with("[cluster]\netcd = [\"http://root:hush@h:1\"]");
+    assert!(!error.contains("hush"), "{error}");
+    for host in ["h:99999", "h:5432", "10.0.0.1:0"] {
+        let error = error_with(&format!("[auth.users]\na = \"b\"\n[pools.a]\nhost = {host:?}"), &[], &[]);
+        assert!(error.contains(host) && error.contains("write the port as \"port\""), "{error}");
+    }
+    let error = with("[listen]\naddress = \"127.0.0.1:99999\"");
+    assert!(error.contains("\"address\" in [listen] must be an address or a list of addresses"), "{error}");
+}

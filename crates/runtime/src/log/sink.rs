@@ -28,23 +28,6 @@ use crate::clock::unix_micros;
 const GATHER: usize = 2048;
 /// The socket of syslog.
 const DEV_LOG: &str = "/dev/log";
-/// The facilities of syslog and their numbers (RFC 3164, section 4.1.1).
-const FACILITIES: [(&str, u8); 13] = [
-    ("user", 1),
-    ("mail", 2),
-    ("daemon", 3),
-    ("auth", 4),
-    ("authpriv", 10),
-    ("local0", 16),
-    ("local1", 17),
-    ("local2", 18),
-    ("local3", 19),
-    ("local4", 20),
-    ("local5", 21),
-    ("local6", 22),
-    ("local7", 23),
-];
-
 /// The target besides the configured file and syslog.
 pub enum LogTarget {
     /// Standard error. Under systemd lines carry a priority there instead of a time.
@@ -305,7 +288,7 @@ struct Syslog {
 
 impl Syslog {
     fn new(settings: &Settings) -> Syslog {
-        let known = FACILITIES.iter().find(|(name, _)| *name == settings.syslog_facility);
+        let known = weir_config::SYSLOG_FACILITIES.iter().find(|(name, _)| *name == settings.syslog_facility);
         let facility = known.map_or(3, |(_, number)| *number);
         let ident = settings.syslog_ident.clone();
         Syslog { socket: None, path: DEV_LOG.into(), ident, facility, lost: 0 }
