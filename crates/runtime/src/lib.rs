@@ -64,7 +64,7 @@ pub use serve::{Ready, ServeOptions, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Running, RuntimeOptions, start};
 pub use start_error::StartError;
-pub use tls::{ServerTls, TlsFiles, TlsFinding, certificate_expiries, check_tls};
+pub use tls::{ServerTls, TlsFiles, certificate_expiries, check_tls};
 pub use upgrade::{
     ControlPlane, DrainingProcess, NoOldProcess, OldProcess, OtherProcess, UpgradeParticipant, UpgradeSocket,
     upgrade_socket,

@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigErrors, ConfigFinding, FileFormat, HostLimits, Severity, SslMode};
-use weir_runtime::TlsFinding;
 use weir_store::{load, readable_secrets};
 
 use crate::color::Color;
@@ -85,14 +84,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// All findings about a configuration without mistakes.
 fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     let mut report = Report { findings: weir_config::review(config, &load::facts()), ..Report::of(file) };
-    if let Err(error) = web_tls(config) {
-        report.findings.push(about_tls(config, TlsFinding::Error(error.to_string())));
-    }
+    report.findings.extend(unusable_certificate(config));
     report.findings.extend(missing_folders(config));
     report.findings.extend(unusable_addresses(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
     report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
-    report.findings.extend(weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found)));
+    report.findings.extend(weir_runtime::check_tls(config));
     if connects {
         let probed = weir_probes::probe(config);
         report.servers = Some(probed.table);
@@ -162,15 +159,9 @@ fn missing_folders(config: &Config) -> Vec<ConfigFinding> {
     ];
     let missing = wanted.into_iter().filter_map(|(key, of, name, folder)| {
         let folder = folder.filter(|folder| !folder.is_dir())?;
-        let (file, line) = config.locations.file_and_line(key, &config.source);
-        Some(ConfigFinding {
-            severity: Severity::Warning,
-            file,
-            line,
-            key: Some(key.to_owned()),
-            text: format!("there is no folder {} for {of}", folder.display()),
-            help: Some(format!("create it, or set another one as {name}")),
-        })
+        let text = format!("there is no folder {} for {of}", folder.display());
+        let help = Some(format!("create it, or set another one as {name}"));
+        Some(ConfigFinding { help, ..ConfigFinding::of_key(Severity::Warning, config, key, text) })
     });
     missing.collect()
 }
@@ -201,31 +192,13 @@ fn findings_of_mistaken(mut config: Config, mistakes: &ConfigErrors) -> Vec<Conf
 
 /// The errors of a configuration that could be read.
 pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<ConfigFinding> {
-    let web = web_tls(config).err().map(|error| about_tls(config, TlsFinding::Error(error.to_string())));
-    let tls = weir_runtime::check_tls(config).into_iter().map(|found| about_tls(config, found));
-    let all = weir_config::review(config, facts).into_iter().chain(web).chain(tls);
+    let tls = unusable_certificate(config).into_iter().chain(weir_runtime::check_tls(config));
+    let all = weir_config::review(config, facts).into_iter().chain(tls);
     all.filter(|finding| finding.severity == Severity::Error).collect()
 }
 
-/// A finding about keys and certificates; its text contains their file.
-fn about_tls(config: &Config, found: TlsFinding) -> ConfigFinding {
-    let (severity, text) = match found {
-        TlsFinding::Error(text) => (Severity::Error, text),
-        TlsFinding::Warning(text) => (Severity::Warning, text),
-    };
-    let Some(key) = key_of_tls(&text) else { return ConfigFinding::of_file(severity, &config.source, text) };
-    let (file, line) = config.locations.file_and_line(&key, &config.source);
-    ConfigFinding { severity, file, line, key: Some(key), text, help: None }
-}
-
-/// The setting that a finding about TLS begins with, or the mode of the side that it names.
-fn key_of_tls(text: &str) -> Option<String> {
-    const SIDES: [&str; 2] = ["client", "server"];
-    let files = SIDES.into_iter().flat_map(|side| ["cert_file", "key_file", "ca_file"].map(|name| (side, name)));
-    let begins = |(side, name): &(&str, &str)| {
-        [format!("{name} in [tls.{side}]"), format!("{side}_tls_{name}")].iter().any(|shown| text.starts_with(shown))
-    };
-    let is_named = |side: &&str| text.contains(&format!("[tls.{side}]"));
-    let file = files.into_iter().find(begins).map(|(side, name)| format!("tls.{side}.{name}"));
-    file.or_else(|| SIDES.into_iter().find(is_named).map(|side| format!("tls.{side}.mode")))
+/// The certificate of the control plane can't be used.
+fn unusable_certificate(config: &Config) -> Option<ConfigFinding> {
+    let error = web_tls(config).err()?;
+    Some(ConfigFinding::of_key(Severity::Error, config, "web.tls_cert_file", error.to_string()))
 }

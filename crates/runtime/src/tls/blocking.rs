@@ -24,7 +24,7 @@ impl ServerTls {
     ///
     /// One line with the file or the setting, and what to do.
     pub fn load(config: &Config) -> Result<ServerTls, String> {
-        Contexts::to_servers(config).map(ServerTls)
+        Ok(ServerTls(Contexts::to_servers(config)?))
     }
 
     /// Performs a handshake over a socket as `config` requires, and returns what it has shown. The server has agreed to

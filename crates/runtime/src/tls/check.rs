@@ -1,13 +1,14 @@
 //! Checks the TLS files: errors, and certificates that expire soon.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_admin::{CertificateExpiry, CertificateUse};
-use weir_config::{Config, SslMode, TlsSide};
+use weir_config::{Config, ConfigFinding, Severity, SslMode, TlsSide};
 
 use super::contexts::Contexts;
 use super::identity::certificates;
+use super::setting_names::TlsFault;
 use super::x509::Certificate;
 
 /// Certificates that expire sooner than this get a warning, in days.
@@ -15,31 +16,28 @@ const SOON: i64 = 30;
 /// Seconds a day.
 const DAY: i64 = 86_400;
 
-/// A finding about the TLS files.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TlsFinding {
-    /// The configuration can't be served.
-    Error(String),
-    /// The configuration can be served, but the operator should look at this.
-    Warning(String),
-}
-
 /// Checks the keys and certificates of a configuration. Reads files; changes nothing.
-pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
+pub fn check_tls(config: &Config) -> Vec<ConfigFinding> {
     let faults = Contexts::faults(config);
     if !faults.is_empty() {
-        return faults.into_iter().map(TlsFinding::Error).collect();
+        let error = |fault: TlsFault| ConfigFinding::of_key(Severity::Error, config, &fault.key, fault.text);
+        return faults.into_iter().map(error).collect();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let sides = [&config.tls.client, &config.tls.server];
-    let in_use = sides.into_iter().filter(|side| side.mode != SslMode::Disable);
-    let files = in_use.flat_map(files).chain(config.web.tls_cert_file.as_deref());
-    files.filter_map(|file| times(file, now)).map(TlsFinding::Warning).collect()
-}
-
-fn files(side: &TlsSide) -> impl Iterator<Item = &Path> {
-    [&side.cert_file, &side.ca_file].into_iter().filter_map(|file| file.as_deref())
+    let (client, server) = (&config.tls.client, &config.tls.server);
+    let of = |side: &TlsSide, own, authority| match side.mode {
+        SslMode::Disable => Vec::new(),
+        _ => vec![(own, side.cert_file.clone()), (authority, side.ca_file.clone())],
+    };
+    let files = of(client, "tls.client.cert_file", "tls.client.ca_file")
+        .into_iter()
+        .chain(of(server, "tls.server.cert_file", "tls.server.ca_file"))
+        .chain([("web.tls_cert_file", config.web.tls_cert_file.clone())]);
+    let warning = |(key, file): (&str, Option<PathBuf>)| {
+        Some(ConfigFinding::of_key(Severity::Warning, config, key, times(&file?, now)?))
+    };
+    files.filter_map(warning).collect()
 }
 
 /// When the certificates in use by a configuration expire. Reads their files; one that can't be read is left out.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use weir_config::{Auth, Config, SslMode, TlsSide};
 
 use super::identity::{self, Identity};
-use super::setting_names::SettingNames;
+use super::setting_names::{SettingNames, TlsFault};
 use super::suites;
 use super::tickets::{ProcessKey, Tickets};
 use super::verify::{Trust, Verification, Verifier};
@@ -51,17 +51,17 @@ pub(crate) struct Contexts {
 
 impl Contexts {
     /// Reads a configuration's files. An error is one line, with the file and what to do.
-    pub(crate) fn load(config: &Config, process_key: &ProcessKey) -> Result<Contexts, String> {
+    pub(crate) fn load(config: &Config, process_key: &ProcessKey) -> Result<Contexts, TlsFault> {
         Ok(Contexts { accept: Contexts::to_clients(config, process_key)?, ..Contexts::to_servers(config)? })
     }
 
     /// The errors in the files, of both sides.
-    pub(crate) fn faults(config: &Config) -> Vec<String> {
+    pub(crate) fn faults(config: &Config) -> Vec<TlsFault> {
         let (clients, servers) = (Contexts::to_clients(config, &ProcessKey::default()), Contexts::to_servers(config));
         clients.err().into_iter().chain(servers.err()).collect()
     }
 
-    fn to_clients(config: &Config, process_key: &ProcessKey) -> Result<Option<Arc<Accept>>, String> {
+    fn to_clients(config: &Config, process_key: &ProcessKey) -> Result<Option<Arc<Accept>>, TlsFault> {
         let client = &config.tls.client;
         let names = SettingNames::new(config, "client");
         let make = || accept(client, &config.auth, names, process_key.clone()).map(Arc::new);
@@ -69,7 +69,7 @@ impl Contexts {
     }
 
     /// Reads the files for connections to servers only.
-    pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
+    pub(crate) fn to_servers(config: &Config) -> Result<Contexts, TlsFault> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.is_available() {
             let names = SettingNames::new(config, "server");
@@ -79,7 +79,8 @@ impl Contexts {
                 Some(file) => Some(Arc::new(trust(file, names)?)),
                 None if verifies(server.mode) => {
                     let (mode, ca_file) = (server.mode, names.of("ca_file"));
-                    return Err(format!("{mode} needs an authority to verify the server by: set {ca_file}"));
+                    let text = format!("{mode} needs an authority to verify the server by: set {ca_file}");
+                    return Err(names.fault("mode", text));
                 }
                 None => None,
             };
@@ -114,18 +115,18 @@ pub(crate) fn verifies(mode: SslMode) -> bool {
     matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
 }
 
-fn provider(side: &TlsSide, names: SettingNames) -> Result<Arc<CryptoProvider>, String> {
+fn provider(side: &TlsSide, names: SettingNames) -> Result<Arc<CryptoProvider>, TlsFault> {
     suites::provider(side).map(Arc::new).map_err(|error| names.error("ciphers", error))
 }
 
-fn trust(file: &std::path::Path, names: SettingNames) -> Result<Trust, String> {
+fn trust(file: &std::path::Path, names: SettingNames) -> Result<Trust, TlsFault> {
     let (roots, exact) = identity::roots(file).map_err(|error| names.error("ca_file", error))?;
     Ok(Trust { roots, exact })
 }
 
-fn accept(side: &TlsSide, auth: &Auth, names: SettingNames, process_key: ProcessKey) -> Result<Accept, String> {
+fn accept(side: &TlsSide, auth: &Auth, names: SettingNames, process_key: ProcessKey) -> Result<Accept, TlsFault> {
     let provider = provider(side, names)?;
-    let needs = |what: &str| format!("{} = {} needs {what}", names.of("mode"), side.mode);
+    let needs = |what: &str| names.fault("mode", format!("{} = {} needs {what}", names.of("mode"), side.mode));
     let Some(own) = identity::own(side, &provider, names)? else {
         return Err(needs(&format!("{} and {}; set both", names.of("key_file"), names.of("cert_file"))));
     };
@@ -170,7 +171,7 @@ fn connect(
     provider: &Arc<CryptoProvider>,
     required: Verification,
     own: Option<&Identity>,
-) -> Result<Connect, String> {
+) -> Result<Connect, TlsFault> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&suites::versions(side.protocols))
         .map_err(|error| names.error("protocols", error))?
@@ -208,7 +209,7 @@ impl TlsFiles {
     /// One line; nothing changes then.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
         let contexts =
-            Contexts::load(config, &self.0.process_key).map_err(|error| format!("TLS setup failed: {error}"))?;
+            Contexts::load(config, &self.0.process_key).map_err(|fault| format!("TLS setup failed: {}", fault.text))?;
         self.0.held().next = Some((config.tls.clone(), Arc::new(contexts)));
         Ok(())
     }

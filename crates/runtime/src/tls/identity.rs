@@ -13,7 +13,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use weir_config::TlsSide;
 use weir_fetch::read_ordinary;
 
-use super::setting_names::SettingNames;
+use super::setting_names::{SettingNames, TlsFault};
 use super::x509::Certificate;
 
 /// A longer file, in bytes, is no key and no sensible list of certificates.
@@ -31,8 +31,13 @@ pub(super) struct Identity {
 }
 
 /// Our key and certificates, if both files are set.
-pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, names: SettingNames) -> Result<Option<Identity>, String> {
-    let alone = |set, other| format!("{} is set without {}; set both", names.of(set), names.of(other));
+pub(super) fn own(
+    side: &TlsSide,
+    provider: &CryptoProvider,
+    names: SettingNames,
+) -> Result<Option<Identity>, TlsFault> {
+    let alone =
+        |set, other| names.fault(set, format!("{} is set without {}; set both", names.of(set), names.of(other)));
     let (key_file, cert_file) = match (&side.key_file, &side.cert_file) {
         (Some(key), Some(cert)) => (key, cert),
         (None, None) => return Ok(None),

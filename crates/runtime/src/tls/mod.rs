@@ -46,7 +46,7 @@ mod version1;
 mod x509;
 
 pub use blocking::ServerTls;
-pub use check::{TlsFinding, certificate_expiries, check_tls};
+pub use check::{certificate_expiries, check_tls};
 pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
 pub(crate) use directory::to_directory;

@@ -1,5 +1,7 @@
 //! The names of settings of TLS in errors.
 
+use std::fmt;
+
 use weir_config::{Config, FileFormat};
 
 /// The names of one side's settings, in the words of the configuration's file.
@@ -27,7 +29,27 @@ impl SettingNames {
     }
 
     /// The error of a file or a value, with its setting before it.
-    pub(super) fn error(self, key: &str, error: impl std::fmt::Display) -> String {
-        format!("{}: {error}", self.of(key))
+    pub(super) fn error(self, key: &str, error: impl fmt::Display) -> TlsFault {
+        self.fault(key, format!("{}: {error}", self.of(key)))
+    }
+
+    /// An error about a setting.
+    pub(super) fn fault(self, key: &str, text: String) -> TlsFault {
+        TlsFault { key: format!("tls.{}.{key}", self.side), text }
+    }
+}
+
+/// Why settings of TLS or their files can't be used.
+#[derive(Debug)]
+pub(crate) struct TlsFault {
+    /// The setting, by its dotted name.
+    pub(crate) key: String,
+    /// A line with the setting, the file and what to do.
+    pub(crate) text: String,
+}
+
+impl From<TlsFault> for String {
+    fn from(fault: TlsFault) -> String {
+        fault.text
     }
 }

@@ -13,10 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_base::{ConnId, Host, Origin, Time, WorkerId};
-use weir_config::{Config, FileFormat, SslMode, TlsSide};
+use weir_config::{Config, FileFormat, Severity, SslMode, TlsSide};
 use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
-use weir_runtime::{Handler, Running, RuntimeOptions, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
+use weir_runtime::{Handler, Running, RuntimeOptions, TlsFiles, WorkerSetup, check_tls, start};
 
 use crate::certs::*;
 use crate::common::*;
@@ -550,23 +550,29 @@ fn files_that_can_not_be_used_are_named() {
     let mut site = site();
     assert_eq!(check_tls(&site.config), []);
     let error = |config: &Config| TlsFiles::load(config).unwrap_err();
+    let keys = |config: &Config| check_tls(config).into_iter().filter_map(|found| found.key).collect::<Vec<_>>();
     site.config.tls.client.mode = SslMode::VerifyCa;
     assert!(error(&site.config).contains("ca_file in [tls.client]"));
+    assert_eq!(keys(&site.config), ["tls.client.mode"]);
     site.config.tls.client.ca_file = some(&site.folder.path("missing.crt"));
     assert!(
         error(&site.config)
             .starts_with(&format!("ca_file in [tls.client]: {}", site.folder.path("missing.crt").display()))
     );
+    assert_eq!(keys(&site.config), ["tls.client.ca_file"]);
     site.config.tls.client.key_file = None;
     assert!(error(&site.config).contains("key_file in [tls.client]"));
+    assert_eq!(keys(&site.config), ["tls.client.cert_file"]);
     let mut to_servers = towards(None, SslMode::VerifyFull);
     assert!(error(&to_servers).contains("ca_file in [tls.server]"));
     to_servers.format = FileFormat::Ini;
     assert!(error(&to_servers).contains("server_tls_ca_file"));
+    assert_eq!(keys(&to_servers), ["tls.server.mode"]);
     let signed = site.authority.sign("old", &["localhost"], Holds::NoMore);
     let (key, cert) = site.authority.put(&site.folder, "old", signed);
     site.config.tls.client =
         TlsSide { mode: SslMode::Require, key_file: some(&key), cert_file: some(&cert), ..TlsSide::default() };
-    let [TlsFinding::Warning(warning)] = &check_tls(&site.config)[..] else { panic!("one warning") };
-    assert!(warning.contains("old.crt") && warning.contains("has expired"), "{warning}");
+    let [warning] = &check_tls(&site.config)[..] else { panic!("one warning") };
+    assert_eq!((warning.severity, warning.key.as_deref()), (Severity::Warning, Some("tls.client.cert_file")));
+    assert!(warning.text.contains("old.crt") && warning.text.contains("has expired"), "{warning}");
 }
