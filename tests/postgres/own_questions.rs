@@ -2,7 +2,6 @@
 //! leaves that as it is.
 
 use std::thread;
-use std::time::Duration;
 
 use weir_pgclient::Connection;
 use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
@@ -40,18 +39,13 @@ fn the_time_limits_of_a_client_do_not_end_a_question() {
         blocker.query_all("BEGIN; LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE").unwrap();
         thread::scope(|scope| {
             let asked = scope.spawn(|| client.query("SET work_mem = '77MB'").map(drop));
-            eventually("the question waits", || {
-                let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-                match blocker.value(waits).unwrap().as_deref() {
-                    Some("1") => Ok(()),
-                    other => Err(other.map(str::to_owned)),
-                }
-            });
-            thread::sleep(Duration::from_millis(200));
+            let longer = "clock_timestamp() - query_start > interval '100ms'";
+            await_question(&site, "it waits for longer than the client's limits", longer);
+            let asked_at = site.superuser().value("SELECT clock_timestamp()").unwrap().expect("a time");
             // One that is cancelled from outside is repeated.
             let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
             blocker.query(cancel).unwrap();
-            thread::sleep(Duration::from_millis(100));
+            await_question(&site, "it is repeated", &format!("query_start > '{asked_at}'"));
             blocker.query("ROLLBACK").unwrap();
             asked.join().unwrap().unwrap();
         });
@@ -61,6 +55,17 @@ fn the_time_limits_of_a_client_do_not_end_a_question() {
             assert_eq!((now, show(&mut client, "work_mem")), (limits.clone(), "77MB".to_owned()), "{set}");
         }
     }
+}
+
+/// One question waits for a lock, and fulfils the condition.
+fn await_question(site: &Site, what: &str, condition: &str) {
+    // In no transaction: there these figures do not change.
+    let mut superuser = site.superuser();
+    let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND {condition}");
+    eventually(what, || match superuser.value(&waits).unwrap() {
+        Some(one) if one == "1" => Ok(()),
+        other => Err(other),
+    });
 }
 
 #[test]

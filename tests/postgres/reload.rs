@@ -289,7 +289,7 @@ fn term_serves_waiting_clients() {
             .collect();
         site.weir().await_pool("four wait", |pool| pool.get("cl_waiting") == 4);
         site.weir().signal(Signal::SIGTERM);
-        thread::sleep(Duration::from_millis(200));
+        await_line(&site, "got SIGTERM");
         holder.query("COMMIT").unwrap();
         for (number, waiter) in waiters.into_iter().enumerate() {
             assert_eq!(waiter.join().unwrap().unwrap(), Some(format!("waiter {number}")));
@@ -305,8 +305,8 @@ fn a_second_term_ends_it_at_once() {
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
     site.weir().signal(Signal::SIGTERM);
-    thread::sleep(Duration::from_millis(300));
-    assert!(site.weir().exited().is_none());
+    await_line(&site, "got SIGTERM");
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
     site.weir().signal(Signal::SIGTERM);
     site.weir().wait_for_exit();
     let transcript = until_quiet(&mut client, Duration::from_secs(20));
@@ -320,8 +320,7 @@ fn int_waits_for_transactions_only() {
     let idle = site.connect();
     busy.query("BEGIN").unwrap();
     site.weir().signal(Signal::SIGINT);
-    thread::sleep(Duration::from_millis(300));
-    assert!(site.weir().exited().is_none());
+    await_line(&site, "got SIGINT");
     assert_eq!(busy.value("SELECT 1").unwrap().as_deref(), Some("1"));
     busy.query("COMMIT").unwrap();
     assert_eq!(site.weir().wait_for_exit().code(), Some(0));
@@ -352,8 +351,7 @@ fn usr1_pauses_and_usr2_resumes() {
     });
     thread::scope(|scope| {
         let held = scope.spawn(|| client.value("SELECT 'resumed'"));
-        thread::sleep(Duration::from_millis(200));
-        assert!(!held.is_finished());
+        site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
         site.weir().signal(Signal::SIGUSR2);
         assert_eq!(held.join().unwrap().unwrap().as_deref(), Some("resumed"));
     });
@@ -377,4 +375,12 @@ fn who_reloads_is_told_which_settings_need_a_restart() {
     site.weir().rewrite(&toml, &setup(3).userlist());
     assert_eq!(console.query("RELOAD").unwrap().tag, "RELOAD");
     assert!(console.take_notices().is_empty());
+}
+
+/// The log has a line with these words.
+fn await_line(site: &Site, words: &str) {
+    eventually(words, || {
+        let log = site.weir().log();
+        if log.contains(words) { Ok(()) } else { Err(log) }
+    });
 }

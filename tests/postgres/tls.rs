@@ -426,7 +426,7 @@ fn a_session_is_resumed_at_the_process_that_has_taken_over() {
 }
 
 #[test]
-fn clients_whose_tls_fails_are_told_with_their_origin_the_reason_and_what_to_do() {
+fn clients_whose_tls_fails_are_reported_with_their_origin_the_reason_and_what_to_do() {
     let api = Api::default();
     let setup = Setup::new(Mode::Transaction).workers(2).more(&api.section());
     let stage = Stage::with("require", setup);
@@ -437,8 +437,9 @@ fn clients_whose_tls_fails_are_told_with_their_origin_the_reason_and_what_to_do(
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=another"]);
     assert!(openssl.args(["-keyout", &key, "-out", &other]).output().unwrap().status.success());
     let untrusting = format!("sslmode=verify-full sslrootcert={other}");
-    let faults = |reason: &str| {
+    let faults = |reason: &str, more: &dyn Fn()| {
         eventually(reason, || {
+            more();
             let status = api.get("/api/v1/status");
             let all = status["faults"].as_array().cloned().unwrap_or_default();
             let is_meant = |fault: &&serde_json::Value| fault["kind"] == "login";
@@ -447,16 +448,15 @@ fn clients_whose_tls_fails_are_told_with_their_origin_the_reason_and_what_to_do(
         })
     };
     // The first look counts what was there before.
-    thread::sleep(Duration::from_secs(2));
-    (0..6).for_each(|_| stage.refused(&untrusting, "certificate verify failed"));
-    let fault = faults("TLS from 127.0.0.1 (the client does not trust Weir's certificate");
+    let again = || stage.refused(&untrusting, "certificate verify failed");
+    let fault = faults("TLS from 127.0.0.1 (the client does not trust Weir's certificate", &again);
     assert!(fault["advice"].as_str().unwrap_or_default().contains("sslrootcert"), "{fault}");
     (0..6).for_each(|_| stage.refused("sslmode=disable", "SSL required"));
-    let fault = faults("6 × \\\"app\\\" from");
+    let fault = faults("6 × \\\"app\\\" from", &|| ());
     let summary = fault["summary"].as_str().unwrap_or_default();
     assert!(summary.contains("6 × \"app\" from 127.0.0.1 (SSL required)"), "{fault}");
     let old = ["-starttls", "postgres", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"];
     (0..6).for_each(|_| drop(stage.s_client(&old, b"")));
-    let fault = faults("no version of TLS in common");
+    let fault = faults("no version of TLS in common", &|| ());
     assert_eq!(fault["problem"], true, "{fault}");
 }

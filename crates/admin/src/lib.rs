@@ -35,6 +35,7 @@ mod records;
 mod refusals;
 mod refused_clients;
 mod refused_logins;
+mod shared_servers;
 mod show;
 mod statements;
 mod stats;
@@ -80,6 +81,7 @@ pub use records::{
 pub use refusals::{RefusalRecord, Refusals};
 pub use refused_clients::RefusedClients;
 pub use refused_logins::{RefusedLogin, RefusedLogins};
+pub use shared_servers::shared_servers;
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};
 pub use stats::{DatabaseStats, Stats};

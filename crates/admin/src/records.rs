@@ -385,6 +385,13 @@ pub struct MemoryRecord {
 }
 
 impl Report {
+    /// The records of each database's pools.
+    pub fn by_database(&self) -> BTreeMap<&str, Vec<&PoolRecord>> {
+        let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
+        self.pools.iter().for_each(|pool| records.entry(&pool.database).or_default().push(pool));
+        records
+    }
+
     /// The number of servers that are logged in as each user.
     pub fn servers_by_user(&self) -> BTreeMap<&str, u32> {
         let mut servers = BTreeMap::new();

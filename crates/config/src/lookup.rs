@@ -155,6 +155,11 @@ impl Config {
         share.server.as_deref().is_some_and(|server| self.servers.contains_key(server)).then_some(share)
     }
 
+    /// The name of the section of `[servers]` whose connections a database shares.
+    pub fn server_of(&self, database: &str) -> Option<&str> {
+        self.share(database)?.server.as_deref()
+    }
+
     /// Whether clients of a user keep their servers, in the pool of a database.
     pub fn keeps_servers(&self, database: &str, user: &str) -> bool {
         let of_user = self.users.get(user).and_then(|rules| rules.mode);

@@ -22,6 +22,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// A worker that is busy for longer without a break is called busy. It has this time to answer what is asked before.
 const BUSY: Span = Span::from_millis(250);
 
+/// The most pages of connections that are read at a time, to find out who is there.
+const PAGES: usize = 64;
+
 /// The workers; cheap to clone.
 #[derive(Clone)]
 pub struct Workers(Arc<dyn Control>);
@@ -118,6 +121,25 @@ impl Workers {
             ControlReply::Connections(records, next) => Ok((records, next)),
             _ => Err(MonitorError::NoAnswer),
         }
+    }
+
+    /// Passes each connection of the first [`PAGES`] pages to `take`.
+    ///
+    /// # Errors
+    /// A page has no answer; those before it were passed.
+    pub(crate) async fn each_connection(
+        &self,
+        of: Connections,
+        mut take: impl FnMut(SocketRecord),
+    ) -> Result<(), MonitorError> {
+        let mut from = Cursor::START;
+        for _ in 0..PAGES {
+            let (records, next) = self.connections(of, from).await?;
+            records.into_iter().for_each(&mut take);
+            let Some(next) = next else { break };
+            from = next;
+        }
+        Ok(())
     }
 
     /// Runs a command that completes at once.

@@ -5,7 +5,7 @@
 //! back is not found. Must not know when it is sent.
 //!
 //! Functions and operators are named with their schema: a client's `search_path` must not decide what Weir believes.
-//! Settings with names of two parts are in no view: those that texts and functions may have set are asked for by their
+//! Settings with names of two parts are in no view: those that texts and functions may have set are read by their
 //! names ([`crate::custom_names`]). Where a text does not tell the name, something counts as left.
 //! Source: PostgreSQL's documentation, "System Views", "System Information Functions"; `pg_depend` lists all that is in
 //! a schema for temporary objects (namespace.c, RemoveTempRelations).

@@ -1,6 +1,6 @@
 //! The types of parameters that servers have described, by the hash that a shape has of them.
 //!
-//! A text whose Parse names no types has those that PostgreSQL finds when it is parsed. A client that was told them sends
+//! A text whose Parse names no types has those that PostgreSQL finds when it is parsed. A client that knows them sends
 //! values of these, also where the text would have others now: PostgreSQL plans such a statement again with its first types
 //! (`RevalidateCachedQuery` in `plancache.c`). So does Weir, with the types in the Parse.
 //!

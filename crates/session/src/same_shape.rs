@@ -82,7 +82,7 @@ impl Link<'_, '_> {
         Ok(fit)
     }
 
-    /// The client was told other types of parameters than the text has on the server now: from here on its statement is
+    /// The client knows other types of parameters than the text has on the server now: from here on its statement is
     /// the text with those types. Returns whether that is another statement.
     #[cold]
     fn with_given_types(&mut self, name: &[u8], given: &mut Given) -> Result<bool, StopReason> {

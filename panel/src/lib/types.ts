@@ -222,7 +222,7 @@ export interface Percentiles {
   p99: number | null;
 }
 
-/** A second of a pool, as an event has it; what is not known is null, and may be absent where events are not to be had. */
+/** A second of a pool, as an event has it; what is not known is null, and may be absent where there are no events. */
 export interface Figures {
   /** With a server, without, and in the queue. */
   clients_active: number;

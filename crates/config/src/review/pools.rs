@@ -89,7 +89,7 @@ impl Review<'_> {
 
     /// A pool keeps no more servers open than all pools of its database server may have.
     fn kept_beyond_server(&mut self, pool: &PoolConfig) {
-        let server = self.config.share(&pool.name).and_then(|share| share.server.as_deref());
+        let server = self.config.server_of(&pool.name);
         let Some((server, rules)) = server.and_then(|name| Some((name, self.config.servers.get(name)?))) else {
             return;
         };

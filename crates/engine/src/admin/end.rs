@@ -85,7 +85,7 @@ impl Admin {
         check_shared_servers_ended(core, workers, io);
     }
 
-    /// Worker 0: the log is told how far a drain is, from time to time.
+    /// Worker 0: logs how far a drain is, from time to time.
     pub(crate) fn report_drain<I: Io>(&mut self, core: &mut Core, now: Time, io: &mut I) {
         if core.shutdown.report_is_due(now) {
             let left = plural(clients_left(core).into(), "client is", "clients are");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
-use weir_admin::{Connections, Cursor, Health, PoolHealth, PoolRecord, Report, SocketRecord, identifier};
+use weir_admin::{Connections, Health, PoolHealth, PoolRecord, Report, SocketRecord, identifier, shared_servers};
 use weir_config::Config;
 
 use super::{Incident, LONG, PoolNow, incident};
@@ -13,8 +13,6 @@ use crate::ask::Workers;
 use crate::clock;
 use crate::error::MonitorError;
 
-/// Worker pages that are read of each kind of connection.
-const PAGES: usize = 64;
 /// The most pools whose servers are queried at once.
 pub(crate) const POOLS: usize = 8;
 
@@ -93,14 +91,15 @@ impl Suspects {
         if pools.is_empty() {
             return Ok(Gathered::default());
         }
-        read(workers, Connections::Servers, |server| {
-            if let Some((pool, _)) = pools.get_mut(&server.database)
-                && server.link.is_some()
-            {
-                pool.servers.push(server);
-            }
-        })
-        .await?;
+        workers
+            .each_connection(Connections::Servers, |server| {
+                if let Some((pool, _)) = pools.get_mut(&server.database)
+                    && server.link.is_some()
+                {
+                    pool.servers.push(server);
+                }
+            })
+            .await?;
         let at = clock::now().as_micros() as u64;
         for (pool, _) in pools.values_mut() {
             pool.at = at;
@@ -112,14 +111,15 @@ impl Suspects {
         if pools.is_empty() {
             return Ok(Gathered::default());
         }
-        read(workers, Connections::Clients, |client| {
-            if let Some((pool, _)) = pools.get_mut(&client.database)
-                && (client.state == "waiting" || client.link.is_some())
-            {
-                pool.clients.push(client);
-            }
-        })
-        .await?;
+        workers
+            .each_connection(Connections::Clients, |client| {
+                if let Some((pool, _)) = pools.get_mut(&client.database)
+                    && (client.state == "waiting" || client.link.is_some())
+                {
+                    pool.clients.push(client);
+                }
+            })
+            .await?;
         let mut pools: Vec<PoolNow> = pools.into_values().map(|(pool, _)| pool).collect();
         pools.sort_by(|a, b| b.oldest_wait().total_cmp(&a.oldest_wait()));
         let mut asked = JoinSet::new();
@@ -152,6 +152,7 @@ impl Suspects {
 /// The limits of Weir that several pools share and that are reached, by pool.
 fn shared_limits(report: &Report, config: &Config) -> BTreeMap<String, String> {
     let mut limits = BTreeMap::new();
+    let shared = shared_servers(&report.pools, config);
     let servers = |of: &dyn Fn(&PoolRecord) -> bool| {
         report.pools.iter().filter(|pool| of(pool)).map(PoolRecord::servers).sum::<u32>()
     };
@@ -165,6 +166,12 @@ fn shared_limits(report: &Report, config: &Config) -> BTreeMap<String, String> {
         } else if of_database > 0 && servers(&|other| other.database == pool.database) >= of_database {
             let name = identifier(&pool.database);
             limits.insert(pool.database.clone(), format!("max_db_connections = {of_database} of {name}"));
+        } else if let Some(server) = config.server_of(&pool.database)
+            && let Some((rules, open)) = shared.get(server)
+            && *open >= rules.max_connections
+        {
+            let limit = format!("max_connections = {} of server {}", rules.max_connections, identifier(server));
+            limits.insert(pool.database.clone(), limit);
         }
     }
     limits
@@ -187,18 +194,4 @@ fn explains(health: &PoolHealth, none: bool) -> bool {
         Health::Paused => health.waiting > 0,
         _ => false,
     }
-}
-
-/// Reads connections of all workers, up to a bound.
-async fn read(workers: &Workers, of: Connections, mut take: impl FnMut(SocketRecord)) -> Result<(), MonitorError> {
-    let mut from = Cursor::START;
-    for _ in 0..PAGES {
-        let (records, next) = workers.connections(of, from).await?;
-        records.into_iter().for_each(&mut take);
-        match next {
-            Some(next) => from = next,
-            None => break,
-        }
-    }
-    Ok(())
 }

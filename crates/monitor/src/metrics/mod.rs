@@ -24,7 +24,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{
     BusyWorker, ClusterView, DatabaseStats, FAULT_KINDS, Fault, Health, LastReload, PoolCounters, PoolRecord,
-    PrimaryRecord, PrimaryState, Refusals, Report, ServiceState, StatementTotals, Stats,
+    PrimaryRecord, PrimaryState, Refusals, Report, ServiceState, StatementTotals, Stats, shared_servers,
 };
 use weir_config::Config;
 
@@ -131,19 +131,8 @@ pub(crate) fn open_metrics(
 
 /// The database servers whose connections pools share: the most, and what their pools have.
 fn shared(pools: &[PoolRecord], config: &Config) -> BTreeMap<String, (u32, u32)> {
-    let with_limit =
-        config.servers.iter().take(MOST).map(|(name, server)| (name.as_str(), (server.max_connections, 0)));
-    let mut all: BTreeMap<&str, (u32, u32)> = with_limit.collect();
-    if all.is_empty() {
-        return BTreeMap::new();
-    }
-    for pool in pools {
-        let server = config.share(&pool.database).and_then(|share| share.server.as_deref());
-        if let Some((_, open)) = server.and_then(|name| all.get_mut(name)) {
-            *open += pool.servers();
-        }
-    }
-    all.into_iter().map(|(name, figures)| (escaped(name), figures)).collect()
+    let first = shared_servers(pools, config).into_iter().take(MOST);
+    first.map(|(name, (rules, open))| (escaped(name), (rules.max_connections, open))).collect()
 }
 
 fn figures(

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use weir_admin::{Connections, ConsoleDeed, Cursor, LogQuery};
+use weir_admin::{Connections, ConsoleDeed, LogQuery};
 use weir_config::Config;
 
 use crate::alerts::{AlertWatch, conditions, workers_do_not_answer};
@@ -57,9 +57,6 @@ use stream::Streams;
 
 /// The pools that are measured each second; with more pools the task measures less often, to limit the workers' load.
 const POOLS_A_SECOND: usize = 5_000;
-
-/// The most pages of connections that are read to find out who is connected.
-const PAGES: usize = 64;
 
 /// What is watched; cheap to clone.
 #[derive(Clone)]
@@ -318,15 +315,11 @@ impl Measurement {
     }
 }
 
-/// Who is connected: the clients of up to [`PAGES`] pages of the workers.
+/// Who is connected.
 async fn connected(workers: &Workers) -> Connected {
-    let (mut found, mut from) = (Connected::default(), Cursor::START);
-    for _ in 0..PAGES {
-        let Ok((clients, next)) = workers.connections(Connections::Clients, from).await else { break };
-        clients.iter().for_each(|client| found.add(client));
-        let Some(next) = next else { break };
-        from = next;
-    }
+    let mut found = Connected::default();
+    // Without the rest there is a part.
+    let _ = workers.each_connection(Connections::Clients, |client| found.add(&client)).await;
     found
 }
 

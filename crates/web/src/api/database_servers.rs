@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use weir_admin::{PoolRecord, Report, ServerCapacity};
+use weir_admin::{PoolRecord, Report, ServerCapacity, shared_servers};
 use weir_base::{Target, plural};
-use weir_config::{Config, PoolConfig};
+use weir_config::{Config, PoolConfig, ServerRules};
 use weir_http::ApiError;
 use weir_monitor::{Answered, Capacities, Question, Workers};
 
 use super::page::{PageParams, PageRequest};
-use super::pools::by_database;
 
 /// The most pools of a server that are listed.
 const LISTED: usize = 200;
@@ -132,18 +131,11 @@ pub(crate) async fn list(
 
 /// The limits that pools share, by name, with what their pools have open.
 fn limits(report: &Report, config: &Config) -> BTreeMap<String, SharedLimit> {
-    let limit = |(name, server): (&String, &weir_config::ServerRules)| {
-        let weir_config::ServerRules { max_connections, guaranteed } = *server;
-        (name.clone(), SharedLimit { name: name.clone(), max_connections, guaranteed, open: 0 })
+    let limit = |(name, (server, open)): (&str, (ServerRules, u32))| {
+        let ServerRules { max_connections, guaranteed } = server;
+        (name.to_owned(), SharedLimit { name: name.to_owned(), max_connections, guaranteed, open })
     };
-    let mut all: BTreeMap<String, SharedLimit> = config.servers.iter().map(limit).collect();
-    for pool in report.pools.iter().filter(|_| !config.servers.is_empty()) {
-        let server = config.share(&pool.database).and_then(|share| share.server.as_deref());
-        if let Some(limit) = server.and_then(|name| all.get_mut(name)) {
-            limit.open += pool.servers();
-        }
-    }
-    all
+    shared_servers(&report.pools, config).into_iter().map(limit).collect()
 }
 
 /// The pools of a server, before it is asked.
@@ -154,7 +146,7 @@ struct Found {
 
 /// All servers, by their addresses.
 fn by_server(report: &Report, config: &Config) -> BTreeMap<String, Found> {
-    let records = by_database(report);
+    let records = report.by_database();
     let mut servers: BTreeMap<String, Found> = BTreeMap::new();
     let mut add = |pool: &PoolConfig, name: &str, records: &[&PoolRecord]| {
         for target in &pool.targets {
@@ -184,7 +176,7 @@ impl Share {
             mode: pool.policy.mode.to_string(),
             most: most(pool, records, config),
             open: all.servers(),
-            limit: config.share(name).and_then(|share| share.server.as_deref()).map(str::to_owned),
+            limit: config.server_of(name).map(str::to_owned),
             guaranteed: pool.share.guaranteed,
             weight: pool.share.weight,
             giving_back: report.giving_back.get(name).copied().unwrap_or(0),

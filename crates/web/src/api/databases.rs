@@ -11,7 +11,6 @@ use weir_http::ApiError;
 use weir_monitor::Workers;
 
 use super::page::{PageParams, PageRequest};
-use super::pools::by_database;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
@@ -44,7 +43,7 @@ pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> R
 }
 
 fn databases(report: &Report, config: &Config) -> BTreeMap<String, Database> {
-    let records = by_database(report);
+    let records = report.by_database();
     let mut databases = BTreeMap::new();
     for pool in config.pools.values() {
         let hosts: Vec<String> = pool.targets.iter().map(ToString::to_string).collect();

@@ -165,13 +165,6 @@ impl Totals {
     }
 }
 
-/// The records of each database's pools.
-pub(super) fn by_database(report: &Report) -> BTreeMap<&str, Vec<&PoolRecord>> {
-    let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
-    report.pools.iter().for_each(|pool| records.entry(&pool.database).or_default().push(pool));
-    records
-}
-
 /// A report, by the names of pools.
 struct Index<'a> {
     config: &'a Config,
@@ -189,7 +182,7 @@ impl<'a> Index<'a> {
             refusals.entry(database).or_default().add(&record.refusals);
         }
         let stats = report.stats.iter().map(|stats| (stats.database.as_str(), stats)).collect();
-        Index { config, report, records: by_database(report), stats, refusals }
+        Index { config, report, records: report.by_database(), stats, refusals }
     }
 
     /// All names, sorted.

@@ -78,9 +78,9 @@ type At = (Time, u64);
 #[cfg_attr(test, derive(Clone))]
 enum Eviction {
     /// This many workers have not answered yet; the best answer so far.
-    Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)>, guarantees: u64 },
+    Searching { round: u64, left: u16, best: Option<(Time, WorkerId, PoolId)>, spared: Spared },
     /// No server was idle. The first that becomes idle is reported.
-    NoneIdle { guarantees: u64 },
+    NoneIdle { spared: Spared },
     /// A server of this pool is being closed.
     Closing(PoolId),
     /// A server was reported that must stay: the search begins again.
@@ -113,14 +113,24 @@ impl Counter {
             }
             QuotaRequest::Add { resource, count } => self.count(from, &resource, i64::from(count), limit),
             QuotaRequest::Release { resource, count } => {
-                self.count(from, &resource, -i64::from(count), limit);
                 let done = |eviction: &Eviction| match (eviction, &resource) {
                     (Eviction::Closing(evicted), Resource::Server(pool)) => evicted == pool,
                     _ => false,
                 };
-                self.evictions.retain(|_, eviction| !done(eviction));
+                let closed: Vec<Key> =
+                    self.evictions.iter().filter(|(_, eviction)| done(eviction)).map(|(key, _)| key.clone()).collect();
+                let heir = closed.iter().find_map(|key| self.heir(key, limit));
+                self.count(from, &resource, -i64::from(count), limit);
+                self.evictions.retain(|key, _| !closed.contains(key));
+                let may_be_granted = |at: &At| {
+                    let resource = &self.waiting[at].resource;
+                    self.lacking(resource, limit).is_empty() && !self.must_leave_room(resource, limit)
+                };
+                if let Some(at) = heir.filter(may_be_granted) {
+                    self.grant(at, limit, &mut replies);
+                }
             }
-            QuotaRequest::Idle { key, round, longest } => replies.extend(self.idle(from, key, round, longest)),
+            QuotaRequest::Idle { key, round, longest } => replies.extend(self.idle(from, key, (round, longest), limit)),
             QuotaRequest::NotIdle { key } => {
                 if let Some(Eviction::Closing(_)) = self.evictions.get(&key) {
                     self.evictions.remove(&key);
@@ -204,6 +214,8 @@ impl Counter {
         let mut full = self.shrinking.clone();
         // The database servers where what room is left must be left to others.
         let mut left = BTreeSet::new();
+        // Those where a request must leave it: what is closed for others would not help it.
+        let leaving = self.leaving(limit);
         for at in self.waiting.keys().copied().collect::<Vec<_>>() {
             while let Some(next) = self.next(at, limit, &mut full, &mut left) {
                 self.grant(next, limit, replies);
@@ -212,16 +224,26 @@ impl Counter {
                 }
             }
         }
+        full.extend(leaving.into_iter().map(Key::ConnectionsOf).filter(|key| self.helps_to_search(key, limit)));
         let over: Vec<Key> = self.evictions.keys().filter(|key| !full.contains(*key)).cloned().collect();
         for key in over {
             self.evictions.remove(&key);
             replies.push(QuotaReply::StopFinding { key });
         }
         for key in full {
-            if !self.evictions.get(&key).is_some_and(|eviction| self.is_current(&key, eviction)) {
+            let spared = self.spared(&key, limit);
+            let goes_on = match self.evictions.get(&key) {
+                // What must stay since then is not taken when it is reported.
+                Some(Eviction::Searching { spared: before, .. } | Eviction::NoneIdle { spared: before }) => {
+                    before.is_subset(&spared)
+                }
+                Some(Eviction::Closing(_)) => true,
+                Some(Eviction::Again) | None => false,
+            };
+            if !goes_on {
                 self.rounds += 1;
-                let (round, spared, guarantees) = (self.rounds, self.spared(&key), self.guarantees(&key));
-                let searching = Eviction::Searching { round, left: workers, best: None, guarantees };
+                let round = self.rounds;
+                let searching = Eviction::Searching { round, left: workers, best: None, spared: spared.clone() };
                 self.evictions.insert(key.clone(), searching);
                 replies.push(QuotaReply::FindIdle { key, round, spared });
             }
@@ -233,6 +255,9 @@ impl Counter {
     /// it there. `None`: it is granted, or there is no room, as `full` then says.
     fn next(&self, at: At, limit: Limit<'_>, full: &mut BTreeSet<Key>, left: &mut BTreeSet<Arc<str>>) -> Option<At> {
         let resource = &self.waiting.get(&at)?.resource;
+        if self.must_leave_room(resource, limit) {
+            return None;
+        }
         let lacking = self.lacking(resource, limit);
         if !lacking.is_empty() {
             full.extend(lacking);
@@ -262,6 +287,41 @@ impl Counter {
         })
     }
 
+    /// The database servers for whose connections a request waits that must leave the room there is to others.
+    fn leaving(&self, limit: Limit<'_>) -> BTreeSet<Arc<str>> {
+        let leaves = |request: &WaitingRequest| {
+            let share = share_of(&request.resource, limit)?;
+            self.must_leave_room(&request.resource, limit).then_some(share.server)
+        };
+        self.waiting.values().filter_map(leaves).collect()
+    }
+
+    /// Whether there are servers under a key that are closed if they are idle.
+    fn helps_to_search(&self, key: &Key, limit: Limit<'_>) -> bool {
+        let Key::ConnectionsOf(server) = key else { return true };
+        let spared = self.spared(key, limit);
+        self.shares.members(server).any(|name| !spared.contains(name))
+    }
+
+    /// Who gets the server that is being closed under a key before all others: another user of its pool who waits. Not
+    /// so if the pool is above its guarantee and another one waits below its own.
+    fn heir(&self, key: &Key, limit: Limit<'_>) -> Option<At> {
+        let (Key::ConnectionsOf(server), Some(Eviction::Closing(pool))) = (key, self.evictions.get(key)) else {
+            return None;
+        };
+        let wants: Vec<Asking> =
+            self.asking(server, limit).filter(|asking| self.lacks_at_most(asking, key, limit)).collect();
+        let others_first = self.shares.is_above(server, &pool.database)
+            && wants.iter().any(|asking| asking.pool.database != pool.database && self.shares.is_below(asking));
+        let own = wants.iter().filter(|asking| asking.pool.database == pool.database && asking.pool != *pool);
+        own.min_by(|a, b| self.shares.order(a, b)).map(|asking| asking.at).filter(|_| !others_first)
+    }
+
+    /// Whether a waiting request has room under all keys but this one.
+    fn lacks_at_most(&self, asking: &Asking, key: &Key, limit: Limit<'_>) -> bool {
+        self.lacking(&self.waiting[&asking.at].resource, limit).iter().all(|lacking| lacking == key)
+    }
+
     fn grant(&mut self, at: At, limit: Limit<'_>, replies: &mut Vec<QuotaReply>) {
         self.since.remove(&at.1);
         let Some(WaitingRequest { worker: to, resource }) = self.waiting.remove(&at) else { return };
@@ -287,40 +347,38 @@ impl Counter {
         }));
         for server in servers {
             let key = Key::ConnectionsOf(server.clone());
+            let heir = self.heir(&key, limit);
             let freed = match self.evictions.get(&key) {
                 Some(Eviction::Searching { .. } | Eviction::Again) => continue,
-                Some(Eviction::Closing(_)) => 1,
+                Some(Eviction::Closing(_)) => usize::from(heir.is_none()),
                 Some(Eviction::NoneIdle { .. }) | None => 0,
             };
-            let lacks_only_this = |asking: &Asking| {
-                self.lacking(&self.waiting[&asking.at].resource, limit)
-                    == [Key::ConnectionsOf(asking.share.server.clone())]
+            let takes = |asking: &Asking| {
+                let resource = &self.waiting[&asking.at].resource;
+                let lacks_this = self.lacking(resource, limit) == [Key::ConnectionsOf(asking.share.server.clone())];
+                lacks_this && heir != Some(asking.at) && !self.must_leave_room(resource, limit)
             };
-            let waiting = self.asking(&server, limit).filter(lacks_only_this).collect();
+            let waiting = self.asking(&server, limit).filter(takes).collect();
             let ceilings = self.shares.give_back(&server, waiting, freed, rules(&server));
             let news = self.shares.set_ceilings(&server, &ceilings);
             replies.extend(news.into_iter().map(|(to, pool, servers)| QuotaReply::KeepAtMost { to, pool, servers }));
         }
     }
 
-    /// Whether a search goes on: the guarantees for which it spares servers are as they were.
-    fn is_current(&self, key: &Key, eviction: &Eviction) -> bool {
-        match eviction {
-            Eviction::Searching { guarantees, .. } | Eviction::NoneIdle { guarantees } => {
-                *guarantees == self.guarantees(key)
-            }
-            Eviction::Closing(_) => true,
-            Eviction::Again => false,
-        }
-    }
-
-    fn guarantees(&self, key: &Key) -> u64 {
-        if let Key::ConnectionsOf(server) = key { self.shares.version(server) } else { 0 }
-    }
-
     /// The databases whose idle servers must stay.
-    fn spared(&self, key: &Key) -> Spared {
-        if let Key::ConnectionsOf(server) = key { self.shares.spared(server) } else { Spared::default() }
+    fn spared(&self, key: &Key, limit: Limit<'_>) -> Spared {
+        let Key::ConnectionsOf(server) = key else { return Spared::default() };
+        let (mut takers, mut leaving) = (Vec::new(), Vec::new());
+        for asking in self.asking(server, limit) {
+            let resource = &self.waiting[&asking.at].resource;
+            match self.must_leave_room(resource, limit) {
+                true => leaving.push(asking.pool),
+                false if self.lacks_at_most(&asking, key, limit) => takers.push(asking.pool),
+                false => {}
+            }
+        }
+        let beyond = !takers.is_empty() || self.shrinking.contains(key);
+        self.shares.spared(server, beyond, &takers, &leaving)
     }
 
     /// A worker reports an idle server under a key, or that it has none.
@@ -328,14 +386,14 @@ impl Counter {
         &mut self,
         from: WorkerId,
         key: Key,
-        answered: Option<u64>,
-        longest: Option<(Time, PoolId)>,
+        (answered, longest): (Option<u64>, Option<(Time, PoolId)>),
+        limit: Limit<'_>,
     ) -> Option<QuotaReply> {
+        let spared = self.spared(&key, limit);
         let eviction = self.evictions.get_mut(&key)?;
         let found = longest.map(|(since, pool)| (since, from, pool));
-        let guarantees = if let Key::ConnectionsOf(server) = &key { self.shares.version(server) } else { 0 };
-        let best = match eviction {
-            Eviction::Searching { round, left, best, .. } => {
+        let (best, searched) = match eviction {
+            Eviction::Searching { round, left, best, spared } => {
                 let better = |found: &(Time, WorkerId, PoolId)| best.as_ref().is_none_or(|best| found.0 < best.0);
                 if let Some(found) = found.filter(better) {
                     *best = Some(found);
@@ -344,17 +402,17 @@ impl Counter {
                 if *left > 0 {
                     return None;
                 }
-                best.take()
+                (best.take(), spared.clone())
             }
-            Eviction::NoneIdle { .. } => found,
+            Eviction::NoneIdle { spared } => (found, spared.clone()),
             Eviction::Closing(_) | Eviction::Again => return None,
         };
         let Some((_, to, pool)) = best else {
-            *eviction = Eviction::NoneIdle { guarantees };
+            *eviction = Eviction::NoneIdle { spared: searched };
             return None;
         };
         if let Key::ConnectionsOf(server) = &key
-            && !self.shares.may_evict(server, &pool)
+            && (spared.contains(&pool.database) || !self.shares.shares(server, &pool))
         {
             *eviction = Eviction::Again;
             return None;

@@ -9,9 +9,11 @@
 //! - If there is no room, a member above its guarantee gives a server back: to one below its guarantee, or to one whose
 //!   level with one server more is below its own. The highest level gives first, by the user with the most servers.
 //!   After such a move the receiver's level is below the giver's former one, so no server moves back.
-//! - A server within a guarantee is never taken back.
+//! - A server within a guarantee is never taken back. If it is idle, and another user of its member waits, that user
+//!   gets its place: before other members, unless the member is above its guarantee and another one waits below its own.
 //! - What a pool in session mode has beyond its guarantee may not return for hours, so it must leave room for the
-//!   guarantees of all others.
+//!   guarantees of all others. While it must, only idle servers that such pools have beyond their guarantees, or other
+//!   users of its member, are closed for it: others would not help it.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,9 +51,8 @@ pub(crate) struct Asking {
 pub(crate) struct Shares {
     pools: BTreeMap<PoolId, PoolCount>,
     servers: BTreeMap<Arc<str>, ServerCount>,
-    /// The database servers of which pools were told to keep no more than some servers.
+    /// The database servers of which pools have a ceiling.
     asked: BTreeSet<Arc<str>>,
-    changes: u64,
 }
 
 #[derive(Clone)]
@@ -59,7 +60,7 @@ struct PoolCount {
     count: u32,
     owner: WorkerId,
     share: Option<Share>,
-    /// It was told to keep no more than these.
+    /// It keeps no more than these.
     ceiling: Option<u32>,
 }
 
@@ -70,8 +71,6 @@ struct ServerCount {
     /// Servers in session mode beyond the guarantees.
     kept_beyond: u32,
     members: BTreeMap<Arc<str>, Member>,
-    /// Changes whenever a member reaches its guarantee, or exceeds it.
-    version: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -136,15 +135,11 @@ impl Shares {
     fn count_member(&mut self, share: &Share, pool: &PoolId, change: i32) {
         let server = self.servers.entry(share.server.clone()).or_default();
         let member = server.members.entry(pool.database.clone()).or_insert_with(|| Member::of(share));
-        let (above, kept) = (member.is_above(), member.kept.saturating_sub(member.guaranteed));
+        let kept = member.kept.saturating_sub(member.guaranteed);
         member.count = member.count.saturating_add_signed(change);
         member.kept = member.kept.saturating_add_signed(if share.keeps { change } else { 0 });
         server.kept_beyond = server.kept_beyond + member.kept.saturating_sub(member.guaranteed) - kept;
         server.total = server.total.saturating_add_signed(change);
-        if member.is_above() != above {
-            self.changes += 1;
-            server.version = self.changes;
-        }
         if member.count == 0 {
             server.members.remove(&pool.database);
         }
@@ -153,7 +148,7 @@ impl Shares {
         }
     }
 
-    /// Notes which worker asks for a pool's servers: it is told when they are wanted back.
+    /// Notes which worker asks for a pool's servers: it gets a message when they are wanted back.
     pub(crate) fn set_owner(&mut self, pool: &PoolId, owner: WorkerId) {
         if let Some(entry) = self.pools.get_mut(pool) {
             entry.owner = owner;
@@ -174,9 +169,6 @@ impl Shares {
         for (pool, share, count) in counted.into_iter().filter(|(_, _, count)| *count > 0) {
             self.count_member(&share, &pool, count as i32);
         }
-        self.changes += 1;
-        let version = self.changes;
-        self.servers.values_mut().for_each(|server| server.version = version);
         self.pools.retain(|_, entry| entry.count > 0);
         lifted
     }
@@ -184,11 +176,6 @@ impl Shares {
     /// How many connections of a database server are counted.
     pub(crate) fn total(&self, server: &str) -> u32 {
         self.servers.get(server).map_or(0, |server| server.total)
-    }
-
-    /// The state of the guarantees of a server: another number whenever a pool reaches or exceeds its own.
-    pub(crate) fn version(&self, server: &str) -> u64 {
-        self.servers.get(server).map_or(0, |server| server.version)
     }
 
     /// The database servers with more connections than they may have.
@@ -204,17 +191,47 @@ impl Shares {
         share.keeps && kept >= share.guaranteed && rule.guaranteed + beyond >= rule.most
     }
 
-    /// Whether an idle server of a pool may be closed for another pool: not if it is within its guarantee.
-    pub(crate) fn may_evict(&self, server: &str, pool: &PoolId) -> bool {
+    /// Whether a pool shares the connections of a database server, and has one.
+    pub(crate) fn shares(&self, server: &str, pool: &PoolId) -> bool {
         let found = self.pools.get(pool).and_then(|entry| entry.share.as_ref());
         found.is_some_and(|share| *share.server == *server)
-            && self.servers.get(server).and_then(|s| s.members.get(&pool.database)).is_some_and(Member::is_above)
     }
 
-    /// The pools whose idle servers must stay, by the names of their databases.
-    pub(crate) fn spared(&self, server: &str) -> Arc<BTreeSet<Arc<str>>> {
+    /// The configured pools that have connections to a server.
+    pub(crate) fn members(&self, server: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.servers.get(server).into_iter().flat_map(|server| server.members.keys())
+    }
+
+    /// Whether a configured pool has more than it is guaranteed.
+    pub(crate) fn is_above(&self, server: &str, database: &str) -> bool {
+        self.servers.get(server).and_then(|server| server.members.get(database)).is_some_and(Member::is_above)
+    }
+
+    /// Whether the pool that waits has fewer servers than it is guaranteed.
+    pub(crate) fn is_below(&self, of: &Asking) -> bool {
+        self.member(of).is_below()
+    }
+
+    /// The configured pools whose idle servers must stay. Closed are those of pools above their guarantee, if `beyond`;
+    /// those of other users of a pool that waits, one of `takers`; and for pools that are `leaving` room to the guarantees
+    /// of others, what is in session mode beyond a guarantee.
+    pub(crate) fn spared(
+        &self,
+        server: &str,
+        beyond: bool,
+        takers: &[PoolId],
+        leaving: &[PoolId],
+    ) -> Arc<BTreeSet<Arc<str>>> {
+        let is_spared = |(name, member): &(&Arc<str>, &Member)| {
+            let own = |pool: &&PoolId| pool.database == **name;
+            let others = |of: u32| move |pool: &PoolId| of > self.servers_of(pool);
+            let for_takers = takers.iter().filter(own).any(others(member.count));
+            let for_leaving = leaving.iter().filter(own).any(others(member.kept))
+                || member.kept > member.guaranteed && !leaving.iter().all(|pool| own(&pool));
+            !(beyond && member.is_above() || for_takers || for_leaving)
+        };
         let members = self.servers.get(server).into_iter().flat_map(|server| &server.members);
-        Arc::new(members.filter(|(_, member)| !member.is_above()).map(|(name, _)| name.clone()).collect())
+        Arc::new(members.filter(is_spared).map(|(name, _)| name.clone()).collect())
     }
 
     /// The order in which waiting pools of one server are served.
@@ -315,7 +332,7 @@ impl Shares {
         all
     }
 
-    /// The counted servers of each pool, and how many it was told to keep at most.
+    /// The counted servers of each pool, and how many it keeps at most.
     #[cfg(test)]
     pub(crate) fn ceilings(&self) -> Vec<(PoolId, u32, Option<u32>)> {
         self.pools.iter().map(|(pool, entry)| (pool.clone(), entry.count, entry.ceiling)).collect()

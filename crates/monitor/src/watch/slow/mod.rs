@@ -9,7 +9,7 @@ mod statements;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use weir_admin::{ClientNames, Connections, Cursor, Finding, Health, Histogram, Report, SlowQueries, SocketRecord};
+use weir_admin::{ClientNames, Connections, Finding, Health, Histogram, Report, SlowQueries, SocketRecord};
 
 use crate::ask::Workers;
 use crate::named::named;
@@ -22,8 +22,6 @@ const EVERY: f64 = 5.0;
 const STATEMENTS: f64 = 10.0;
 /// The most pools that are remembered.
 const POOLS: usize = 1_000;
-/// The most pages of connections that are read to find out whose queries run.
-const PAGES: usize = 64;
 
 /// What is remembered.
 #[derive(Default)]
@@ -120,13 +118,11 @@ impl Slow {
     fn pools(&mut self, report: &Report, (from, to): (f64, f64)) {
         let known: HashSet<&str> = report.stats.iter().map(|stats| stats.database.as_str()).collect();
         self.pools.retain(|name, _| known.contains(name.as_str()));
-        let mut unanswered: HashMap<&str, u32> = HashMap::new();
-        for pool in &report.pools {
-            *unanswered.entry(pool.database.as_str()).or_default() += pool.symptoms.unanswered;
-        }
+        let pools = report.by_database();
         for stats in &report.stats {
             let Some(times) = stats.counters.counted() else { continue };
-            let unanswered = unanswered.get(stats.database.as_str()).copied().unwrap_or_default();
+            let of_pools = pools.get(stats.database.as_str()).into_iter().flatten();
+            let unanswered = of_pools.map(|pool| pool.symptoms.unanswered).sum();
             let counted = Counted {
                 queries: times.query.clone(),
                 transactions: times.transaction.clone(),
@@ -150,15 +146,14 @@ fn is_due(begun: f64, length: f64, now: f64) -> bool {
 
 /// Whose queries run now in these pools, by the user on the server: what each pool's servers do.
 async fn running_now(workers: &Workers, wanted: impl Fn(&String) -> bool) -> BTreeMap<String, Running> {
-    let (mut running, mut from) = (BTreeMap::<String, Running>::new(), Cursor::START);
-    for _ in 0..PAGES {
-        let Ok((servers, next)) = workers.connections(Connections::Servers, from).await else { break };
-        for server in servers.iter().filter(|server| wanted(&server.database)) {
-            running.entry(server.database.clone()).or_default().add(server);
+    let mut running = BTreeMap::<String, Running>::new();
+    let add = |server: SocketRecord| {
+        if wanted(&server.database) {
+            running.entry(server.database.clone()).or_default().add(&server);
         }
-        let Some(next) = next else { break };
-        from = next;
-    }
+    };
+    // Without the rest there is a part.
+    let _ = workers.each_connection(Connections::Servers, add).await;
     running
 }
 

@@ -1,6 +1,6 @@
 //! Whether queries are far slower than their own past: those of a pool, or of one of its statements. Pure.
 //!
-//! Owns the last half hour of windows of some seconds. Calls are told apart by one limit: [`TIMES`] times the usual
+//! Owns the last half hour of windows of some seconds. One limit divides fast calls from slow ones: [`TIMES`] times the usual
 //! median. Queries are slow if the fast ones are gone, and slow ones are there that were not there before. So a report, a
 //! batch beside other work, and a mix that changes are not: the fast calls go on, or nobody makes them, or the slow ones
 //! are as many as before. What came again and again in the last half hour is usual.

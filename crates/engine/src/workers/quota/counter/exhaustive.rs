@@ -9,6 +9,7 @@
 //! - no key has more servers than its limit, and the counter's count is that of the servers and permits that exist;
 //! - a database server has no more connections than it may;
 //! - if from here on all messages arrive and all servers become idle, no request waits, and the messages end;
+//! - an idle server stays while clients wait only within its pool's guarantee, and while no user of that pool waits;
 //! - while all other pools have clients that wait, a pool below its guarantee whose client waits gets a server before
 //!   each of them has released more than one.
 
@@ -62,7 +63,7 @@ struct PoolModel {
 type Guarantees = Option<(u32, u32)>;
 
 /// Limits as the counter reads them.
-struct InForce<'a>(&'a BTreeMap<Key, u32>, Guarantees);
+struct InForce<'a>(&'a BTreeMap<Key, u32>, Guarantees, bool);
 
 impl Limits for InForce<'_> {
     fn limit(&self, key: &Key) -> u32 {
@@ -72,7 +73,7 @@ impl Limits for InForce<'_> {
     fn share(&self, pool: &PoolId) -> Option<Share> {
         let (first, second) = self.1?;
         let guaranteed = if &*pool.database == "d0" { first } else { second };
-        Some(Share { server: "s".into(), guaranteed, weight: 1, keeps: false })
+        Some(Share { server: "s".into(), guaranteed, weight: 1, keeps: self.2 })
     }
 
     fn guaranteed(&self, _server: &str) -> u32 {
@@ -87,6 +88,8 @@ struct World {
     /// The other limits of [`Event::Reload`], which swaps them.
     other: BTreeMap<Key, u32>,
     guarantees: Guarantees,
+    /// The pools are in session mode.
+    keeps: bool,
     pools: Vec<PoolModel>,
     /// The keys under which idle servers were requested from a worker, and whether it has offered one since.
     searched: [BTreeMap<Key, (bool, Spared)>; WORKERS as usize],
@@ -118,6 +121,7 @@ impl World {
             limits: limits.iter().cloned().collect(),
             other: other.iter().cloned().collect(),
             guarantees: None,
+            keeps: false,
             pools: vec![site(pool(0, 0), 0), site(pool(0, 1), 1), site(pool(1, 0), 1)],
             searched: Default::default(),
             up: Default::default(),
@@ -174,7 +178,7 @@ impl World {
             }
             Event::Reload => {
                 std::mem::swap(&mut self.limits, &mut self.other);
-                let replies = self.counter.limits_changed(WORKERS, &InForce(&self.limits, self.guarantees));
+                let replies = self.counter.limits_changed(WORKERS, &InForce(&self.limits, self.guarantees, self.keeps));
                 self.send(replies);
             }
         }
@@ -239,7 +243,7 @@ impl World {
     }
 
     fn receive(&mut self, from: usize, request: QuotaRequest) {
-        let limits = InForce(&self.limits, self.guarantees);
+        let limits = InForce(&self.limits, self.guarantees, self.keeps);
         let replies = self.counter.receive(WorkerId(from as u16), request, WORKERS, &limits);
         self.send(replies);
     }
@@ -386,9 +390,10 @@ impl World {
         for _ in 0..200 {
             let next = self.events().into_iter().find(|event| matches!(event, Event::Up(_) | Event::Down(_)));
             let rest = (0..self.pools.len()).find(|at| self.pools[*at].busy > 0).map(Event::Finish);
-            // What is idle within a guarantee stays until it has been idle for too long.
+            // What is idle within a guarantee stays until it has been idle for too long, unless another user of its pool
+            // waits.
             let waits = self.pools.iter().any(|site| !site.waiting.is_empty());
-            let idle = self.pools.iter().position(|site| !site.idle.is_empty());
+            let idle = self.pools.iter().position(|site| !site.idle.is_empty() && self.may_stay(&site.id.database));
             let too_long = idle.filter(|_| waits && self.guarantees.is_some()).map(Event::Lose);
             match next.or(rest).or(too_long) {
                 Some(event) => self.apply(event),
@@ -399,6 +404,14 @@ impl World {
             }
         }
         panic!("messages without end: {:?}", self.trace);
+    }
+
+    /// Whether idle servers of a database may stay while clients of others wait.
+    fn may_stay(&self, database: &str) -> bool {
+        let Some((first, second)) = self.guarantees else { return false };
+        let mut own = self.pools.iter().filter(|site| &*site.id.database == database);
+        self.servers_of(database) <= if database == "d0" { first } else { second }
+            && own.all(|site| site.waiting.is_empty())
     }
 
     /// Distinguishes states by the order of times and of numbers, not by their values.
@@ -425,11 +438,11 @@ impl World {
         for (key, eviction) in &self.counter.evictions {
             key.hash(h);
             match eviction {
-                Eviction::Searching { round, left, best, .. } => {
+                Eviction::Searching { round, left, best, spared } => {
                     let best = best.as_ref().map(|(since, worker, pool)| (ranks.time(*since), worker.0, pool));
-                    (0, ranks.round(Some(*round)), left, best).hash(h);
+                    (0, ranks.round(Some(*round)), left, best, spared).hash(h);
                 }
-                Eviction::NoneIdle { .. } => 1.hash(h),
+                Eviction::NoneIdle { spared } => (1, spared).hash(h),
                 Eviction::Closing(pool) => (2, pool).hash(h),
                 Eviction::Again => 3.hash(h),
             }
@@ -635,6 +648,34 @@ fn shares_of_a_server_whose_limit_changes() {
     let states = explore(shared(3, 1), DEPTH);
     println!("shares that change: {states} states at {DEPTH} events");
     assert!(states > 500, "{states}");
+}
+
+#[test]
+fn users_of_one_pool_within_its_guarantee_get_the_idle_servers_of_each_other() {
+    let limits = [(connections(), 2)];
+    let mut world = World { guarantees: Some((1, 1)), ..World::new(&limits, &limits) };
+    for at in [0, 2] {
+        let resource = Resource::Server(world.pools[at].id.clone());
+        world.pools[at].busy = 1;
+        world.receive(world.pools[at].owner, QuotaRequest::Add { resource, count: 1 });
+    }
+    let states = explore(world, DEPTH - 1);
+    println!("users within a guarantee: {states} states");
+    assert!(states > 200, "{states}");
+}
+
+#[test]
+fn pools_in_session_mode_that_leave_room_wait_beside_no_idle_server_that_would_help() {
+    for guarantees in [(0, 1), (1, 1), (0, 0)] {
+        let limits = [(connections(), 3)];
+        let world = World { guarantees: Some(guarantees), keeps: true, ..World::new(&limits, &limits) };
+        let states = explore(world, DEPTH - 1);
+        println!("session mode with guarantees {guarantees:?}: {states} states");
+        assert!(states > 200, "{states}");
+    }
+    let states = explore(World { keeps: true, ..shared(2, 2) }, DEPTH - 1);
+    println!("session mode beyond what it may have: {states} states");
+    assert!(states > 200, "{states}");
 }
 
 #[test]

@@ -276,6 +276,60 @@ fn a_pool_in_session_mode_leaves_room_for_the_guarantees_of_others() {
 }
 
 #[test]
+fn a_request_that_must_leave_room_searches_only_where_an_idle_server_would_help() {
+    let mut limited = shared(4, &[(1, 1), (2, 1), (0, 1)]);
+    limited.shares.get_mut("d0").expect("it is there").keeps = true;
+    limited.has(pool(0, 0), 2);
+    assert_eq!(limited.ask(1, pool(0, 0), 10), [], "with room that is left to others");
+    limited.has(pool(2, 0), 2);
+    assert_eq!(limited.ask(2, pool(0, 0), 20), [], "nor for want of room: it gets nothing that others close");
+    // Another user of its pool may have idle servers.
+    let replies = limited.ask(3, pool(0, 1), 30);
+    let [QuotaReply::FindIdle { spared, round, .. }] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!((spared.iter().map(|name| &**name).collect::<Vec<_>>(), *round), (vec!["d2"], 1));
+    assert_eq!(limited.none_idle(1), [], "and nobody gives a server back for it");
+    limited.receive(0, QuotaRequest::Cancel { id: 3 });
+    // One that takes what there is searches as before.
+    let replies = limited.ask(4, pool(1, 0), 40);
+    let [QuotaReply::FindIdle { spared, .. }] = &replies[..] else { panic!("{replies:?}") };
+    assert!(spared.is_empty(), "{spared:?}");
+}
+
+#[test]
+fn an_idle_server_goes_to_another_user_of_its_pool_before_other_pools() {
+    let mut limited = shared(4, &[(2, 1), (0, 1), (1, 1)]);
+    limited.has(pool(0, 0), 2);
+    limited.has(pool(1, 0), 2);
+    let one_idle = |limited: &mut Limited, round, pool: PoolId| {
+        let idle = |longest| QuotaRequest::Idle { key: connections(), round: Some(round), longest };
+        let mut replies = limited.receive(0, idle(Some((at(1), pool))));
+        replies.extend((1..WORKERS).flat_map(|worker| limited.receive(worker, idle(None))));
+        replies
+    };
+    let evict = |pool| QuotaReply::Evict { to: WorkerId(0), pool, key: connections() };
+    // d1 waits for longest, and d0 has no more than it is guaranteed: its idle server is for its own users.
+    limited.ask(1, pool(1, 1), 10);
+    limited.none_idle(1);
+    let replies = limited.ask(2, pool(0, 1), 20);
+    let [QuotaReply::FindIdle { spared, round: 2, .. }, ..] = &replies[..] else { panic!("{replies:?}") };
+    assert!(spared.is_empty(), "{spared:?}");
+    assert_eq!(one_idle(&mut limited, 2, pool(0, 0))[0], evict(pool(0, 0)));
+    assert_eq!(limited.released(pool(0, 0))[0], granted(2, pool(0, 1)));
+    // Above its guarantee a pool serves its own users before others, but not before one below its guarantee.
+    limited.shares.insert("d0".into(), Share { guaranteed: 0, ..limited.shares["d0"].clone() });
+    let mut replies = limited.limits_changed();
+    replies.extend(limited.ask(3, pool(2, 0), 30));
+    replies.extend(limited.ask(4, pool(0, 2), 5));
+    let round = replies
+        .iter()
+        .filter_map(|reply| if let QuotaReply::FindIdle { round, .. } = reply { Some(*round) } else { None });
+    let round = round.max().expect("a search");
+    let replies = one_idle(&mut limited, round, pool(0, 1));
+    assert!(replies.contains(&evict(pool(0, 1))), "{replies:?}");
+    assert_eq!(limited.released(pool(0, 1))[0], granted(3, pool(2, 0)));
+}
+
+#[test]
 fn users_of_one_pool_share_alike() {
     let mut limited = shared(4, &[(0, 1)]);
     limited.has(pool(0, 0), 4);
