@@ -20,6 +20,7 @@ mod alerts;
 mod ask;
 mod capacities;
 mod clock;
+mod cpu;
 mod error;
 mod export_counts;
 mod fault_watch;

@@ -16,8 +16,8 @@ pub(crate) async fn metrics(
     State(alerts): State<AlertWatch>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
-    let text = last.scrape(&workers, version, &exports, &alerts).await?;
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let format = MetricsFormat::wanted(accepts);
-    Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
+    let text = last.scrape(&workers, version, &exports, &alerts, format).await?;
+    Ok(([(CONTENT_TYPE, format.content_type())], text))
 }

@@ -1,12 +1,8 @@
 //! This node's part of a cluster. Nothing without one.
 
-use std::fmt;
-
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use weir_admin::{ClusterShare, ClusterView};
 
-use super::labels::escaped;
+use super::family::{Family, Sink};
 
 /// A gauge of a pool's share, and of its budget.
 type Gauge = (&'static str, &'static str, fn(&ClusterShare, u32) -> u32);
@@ -19,25 +15,19 @@ const GAUGES: [Gauge; 4] = [
 ];
 
 /// At most `most` pools.
-pub(super) fn encode(view: &ClusterView, most: usize, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Whether this node's lease is valid";
-    let member = u32::from(view.member_state == "member");
-    let mut family = to.encode_descriptor("weir_cluster_member", help, None, MetricType::Gauge)?;
-    let labels = [("cluster", escaped(&view.cluster)), ("node", escaped(&view.node))];
-    family.encode_family(&labels)?.encode_gauge(&member)?;
+pub(super) fn write(view: &ClusterView, most: usize, to: &mut dyn Sink) {
+    to.family(Family::gauge("weir_cluster_member", "Whether this node's lease is valid"));
+    let member = view.member_state == "member";
+    to.point(&[("cluster", &view.cluster), ("node", &view.node)], member.into());
     let help = "The revision of the cluster's configuration that this node runs; 0: its own file only";
-    let mut family = to.encode_descriptor("weir_cluster_config_revision", help, None, MetricType::Gauge)?;
-    family.encode_gauge(&view.config)?;
+    to.single(Family::gauge("weir_cluster_config_revision", help), view.config.max(0) as u64);
     let help = "Whether this node has refused a newer revision of the cluster's configuration";
-    let mut family = to.encode_descriptor("weir_cluster_config_refused", help, None, MetricType::Gauge)?;
-    family.encode_gauge(&u32::from(!view.refused.is_empty()))?;
+    to.single(Family::gauge("weir_cluster_config_refused", help), !view.refused.is_empty());
     for (name, help, of) in GAUGES {
-        let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        to.family(Family::gauge(name, help));
         for pool in view.pools.iter().take(most) {
             let own = pool.shares.iter().find(|share| share.node == view.node).cloned().unwrap_or_default();
-            let labels = [("database", escaped(&pool.name))];
-            family.encode_family(&labels)?.encode_gauge(&of(&own, pool.budget))?;
+            to.point(&[("database", &pool.name)], of(&own, pool.budget).into());
         }
     }
-    Ok(())
 }

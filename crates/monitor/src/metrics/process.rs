@@ -1,13 +1,10 @@
 //! Figures of the process as the client libraries of Prometheus name them (its documentation, "Process metrics"), from
 //! the kernel (proc(5)). A figure that the kernel does not give is left out.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+use super::family::{Family, Sink, Unit};
 
 const PROC: &str = "/proc/self";
 
@@ -55,29 +52,23 @@ impl Process {
         }
     }
 
-    pub(super) fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn write(&self, to: &mut dyn Sink) {
         if let Some(seconds) = self.cpu_seconds {
             let help = "CPU time of all threads, of user and system";
-            let family = to.encode_descriptor("process_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
-            { family }.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+            to.single(Family::counter("process_cpu", help).in_seconds(), seconds);
         }
+        let started = Family::gauge("process_start_time", "When the process started, since 1970").in_seconds();
+        let memory = |name, help| Family::gauge(name, help).in_unit(Unit::Bytes);
         let gauges = [
-            ("process_start_time", "When the process started, since 1970", Some(Unit::Seconds), self.started),
-            ("process_resident_memory", "Resident memory", Some(Unit::Bytes), self.resident.map(|bytes| bytes as f64)),
-            (
-                "process_virtual_memory",
-                "Virtual memory",
-                Some(Unit::Bytes),
-                self.virtual_size.map(|bytes| bytes as f64),
-            ),
-            ("process_open_fds", "Open file descriptors", None, self.descriptors.map(|count| count as f64)),
-            ("process_max_fds", "The most of them", None, self.most_descriptors.map(|count| count as f64)),
+            (started, self.started),
+            (memory("process_resident_memory", "Resident memory"), self.resident.map(|bytes| bytes as f64)),
+            (memory("process_virtual_memory", "Virtual memory"), self.virtual_size.map(|bytes| bytes as f64)),
+            (Family::gauge("process_open_fds", "Open file descriptors"), self.descriptors.map(|count| count as f64)),
+            (Family::gauge("process_max_fds", "The most of them"), self.most_descriptors.map(|count| count as f64)),
         ];
-        for (name, help, unit, value) in gauges {
-            let Some(value) = value else { continue };
-            to.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?.encode_gauge(&value)?;
+        for (family, value) in gauges {
+            value.into_iter().for_each(|value| to.single(family, value));
         }
-        Ok(())
     }
 }
 

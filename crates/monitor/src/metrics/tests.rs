@@ -39,9 +39,13 @@ fn report(pools: usize) -> Report {
     }
 }
 
+fn scrape(figures: Figures) -> Scrape {
+    Scrape { figures: Arc::new(figures), busy: None }
+}
+
 fn lines(report: Report) -> Vec<String> {
     let figures = Figures::new(report, &Config::default(), "weir \"test\"", Cpu::of([(1, 2.5)]));
-    text(Scrape { figures: Arc::new(figures), busy: None }).lines().map(str::to_owned).collect()
+    scrape(figures).text(MetricsFormat::OpenMetrics).lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn plain() -> String {
     let reload = LastReload { at: 1_500_000, error: None, restart, worked_at: Some(1_500_000) };
     let report = Report { cluster: Some(Arc::new(cluster)), last_reload: Some(reload), ..report(1) };
     let figures = Figures::new(report, &config, "test", Cpu::of([(0, 2.5)]));
-    MetricsFormat::Plain.of(super::text(Scrape { figures: Arc::new(figures), busy: None }))
+    scrape(figures).text(MetricsFormat::Plain)
 }
 
 /// The names of metrics in a text.

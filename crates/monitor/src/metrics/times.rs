@@ -5,14 +5,11 @@
 //! some seventy lines, so only [`MOST_TIMED`] databases have their own; the rest is one sum.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
 use weir_admin::{DatabaseStats, Histogram, Stats, Times};
 
-use super::labels::{OTHERS, escaped};
+use super::OTHERS;
+use super::family::{Buckets, Family, Sink, Value};
 use crate::figures::seconds_of;
 
 /// Databases that have histograms of their own.
@@ -55,26 +52,21 @@ const TIMES: [Time; 3] = [
 
 impl Timed {
     pub(super) fn add(&mut self, of: &DatabaseStats) {
-        let name = if self.0.len() < MOST_TIMED { escaped(&of.database) } else { OTHERS.to_owned() };
+        let name = if self.0.len() < MOST_TIMED { of.database.clone() } else { OTHERS.to_owned() };
         let (stats, times) = self.0.entry(name).or_default();
         stats.add(&of.total);
         of.counters.counted().into_iter().for_each(|counted| times.add(counted));
     }
 
-    pub(super) fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn write(&self, to: &mut dyn Sink) {
         for Time { name, help, counts, sum } in &TIMES {
-            let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+            to.family(Family::histogram(name, help).in_seconds());
             for (database, (stats, times)) in &self.0 {
                 let counts = counts(times);
-                family.encode_family(&[("database", database.as_str())])?.encode_histogram::<NoLabelSet>(
-                    seconds_of(sum(stats)),
-                    counts.total(),
-                    &buckets(counts),
-                    None,
-                )?;
+                let (sum, count) = (seconds_of(sum(stats)), counts.total());
+                to.point(&[("database", database)], Value::Histogram(Buckets { sum, count, counts: &buckets(counts) }));
             }
         }
-        Ok(())
     }
 }
 
@@ -87,7 +79,7 @@ fn buckets(counts: &Histogram) -> Vec<(f64, u64)> {
         buckets.push((seconds_of(1 << bound), below - before));
         before = below;
     }
-    buckets.push((f64::MAX, counts.total() - before));
+    buckets.push((f64::INFINITY, counts.total() - before));
     buckets
 }
 

@@ -24,7 +24,7 @@ use crate::ask::Workers;
 use crate::clock;
 use crate::export_counts::ExportCounter;
 use crate::lock::lock;
-use crate::metrics::open_metrics;
+use crate::metrics::Scrape;
 use crate::reference::resolve;
 
 /// How often spans are taken from the workers.
@@ -100,8 +100,8 @@ impl TelemetryExport {
                 continue;
             }
             let Ok((report, config)) = self.0.workers.report().await else { continue };
-            let text = open_metrics(report, &config, self.0.version, self.0.counts.now(), &self.0.alerts);
-            let metrics = metrics::metrics(&text, self.0.started, clock::now().as_nanos());
+            let scrape = Scrape::new(report, &config, self.0.version, self.0.counts.now(), &self.0.alerts);
+            let metrics = metrics::metrics(&scrape, self.0.started, clock::now().as_nanos());
             let scope = json!([{"scope": self.scope(), "metrics": metrics}]);
             let resource = metrics::resource(&settings.resource, self.0.version);
             let body = json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": scope}]});

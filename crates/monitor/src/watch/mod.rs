@@ -6,7 +6,6 @@
 
 mod changed;
 mod changes;
-mod cpu;
 mod deployments;
 mod failing;
 mod findings;
@@ -35,12 +34,12 @@ use weir_config::Config;
 use crate::alerts::{AlertWatch, conditions, workers_do_not_answer};
 use crate::ask::Workers;
 use crate::clock;
+use crate::cpu::Cpu;
 use crate::error::MonitorError;
 use crate::faults::Faults;
 use crate::lock::lock;
 use crate::telemetry::TelemetryExport;
 use changes::Changes;
-pub(crate) use cpu::Cpu;
 use failing::{Connected, Failing};
 pub use findings::Findings;
 use frame::{Frame, trouble_event};

@@ -30,7 +30,7 @@ impl Cpu {
     }
 
     /// The share of these seconds in which each worker was busy, from 0 to 1.
-    pub(super) fn shares_since(&self, before: &Cpu, seconds: f64) -> BTreeMap<u16, f64> {
+    pub(crate) fn shares_since(&self, before: &Cpu, seconds: f64) -> BTreeMap<u16, f64> {
         let share = |(worker, now): (&u16, &f64)| {
             let ran = now - before.0.get(worker)?;
             Some((*worker, (ran / seconds).clamp(0.0, 1.0)))
