@@ -1,4 +1,5 @@
-//! Every error of the API, in one table: its status, its text, and a hint.
+//! Every error of the API: its status, its text, and a hint. Those of the workers have theirs in `weir_monitor`'s
+//! [`MonitorError`], and only a status here.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,25 +10,15 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use weir_admin::{BusyWorker, ChangeError, CommandError};
+use weir_admin::{ChangeError, CommandError};
 use weir_config::{ConfigError, SetError, WebRole};
 use weir_monitor::MonitorError;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub enum ApiError {
-    /// The workers refused the command.
-    Refused(CommandError),
-    /// The configuration was not changed.
-    NotChanged(ChangeError),
-    /// The workers did not answer in time.
-    NoAnswer,
-    /// A worker is busy, and was not waited for.
-    Busy(BusyWorker),
-    /// A command waited for so long, and was withdrawn.
-    TakenBack(Duration),
-    /// The process is shutting down.
-    Ending,
+    /// What was asked of the workers, or of what is kept of them, has no answer.
+    Monitor(MonitorError),
     /// No such object: its kind and its name.
     Unknown(&'static str, String),
     /// The path does not exist.
@@ -38,8 +29,6 @@ pub enum ApiError {
     Bad(String),
     /// There is no advice for the pool that could be applied.
     NoAdvice,
-    /// A backend got no signal: why.
-    NotSignalled(String),
     /// A setting does not accept this value, or can't be changed.
     InvalidSetting(SetError),
     /// An error that is about a field of the body, or a setting: its name.
@@ -60,10 +49,6 @@ pub enum ApiError {
     WrongPassword,
     /// Too many attempts to log in; how long to wait.
     TooManyLogins(Duration),
-    /// A file of the history can't be read.
-    Unreadable(String),
-    /// The limit of event streams is reached.
-    TooManyStreams,
     /// The limit of concurrent requests is reached.
     TooManyRequests,
     /// The request took too long to arrive, or to be answered.
@@ -123,21 +108,13 @@ fn bad_query(text: &str) -> String {
 
 impl From<MonitorError> for ApiError {
     fn from(error: MonitorError) -> ApiError {
-        match error {
-            MonitorError::Refused(why) => ApiError::Refused(why),
-            MonitorError::NotChanged(why) => ApiError::NotChanged(why),
-            MonitorError::NoAnswer => ApiError::NoAnswer,
-            MonitorError::Busy(worker) => ApiError::Busy(worker),
-            MonitorError::TakenBack(longest) => ApiError::TakenBack(longest),
-            MonitorError::Ending => ApiError::Ending,
-            MonitorError::NoSuchPool(name) => ApiError::Unknown("pool", name),
-            MonitorError::NotSignalled(why) => ApiError::NotSignalled(why),
-            MonitorError::Unreadable(why) => ApiError::Unreadable(why),
-            MonitorError::TooManySilences(most) => {
-                ApiError::Bad(format!("there are {most} silences already: end some"))
-            }
-            MonitorError::TooManyStreams => ApiError::TooManyStreams,
-        }
+        ApiError::Monitor(error)
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> ApiError {
+        ApiError::Monitor(MonitorError::NotChanged(error))
     }
 }
 
@@ -156,33 +133,9 @@ impl ApiError {
     /// The status that it is sent with.
     pub fn status(&self) -> StatusCode {
         match self {
-            ApiError::Refused(error) => match error {
-                CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
-                CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                CommandError::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
-                CommandError::TooBusy | CommandError::TakenOver => StatusCode::SERVICE_UNAVAILABLE,
-                CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
-                _ => StatusCode::CONFLICT,
-            },
-            ApiError::NotChanged(why) => match why {
-                ChangeError::NameTaken(..)
-                | ChangeError::ChangedByHand(_)
-                | ChangeError::Overtaken(_)
-                | ChangeError::NotAsPreviewed
-                | ChangeError::ChangedInCluster
-                | ChangeError::Fixed => StatusCode::CONFLICT,
-                ChangeError::ClusterAway(_) => StatusCode::SERVICE_UNAVAILABLE,
-                ChangeError::Missing(..) => StatusCode::NOT_FOUND,
-                ChangeError::Invalid(_)
-                | ChangeError::ListedElsewhere(_)
-                | ChangeError::Exposes(_)
-                | ChangeError::SecretsNeeded(_)
-                | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
-            },
-            ApiError::NoAnswer | ApiError::Busy(_) | ApiError::Ending | ApiError::TooManyRequests => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            ApiError::TakenBack(_) | ApiError::NotSignalled(_) | ApiError::NoAdvice => StatusCode::CONFLICT,
+            ApiError::Monitor(error) => monitor_status(error),
+            ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::NoAdvice => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_) | SetError::Exposes(_)) => {
@@ -196,8 +149,6 @@ impl ApiError {
             ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
             ApiError::LoginNeeded | ApiError::WrongPassword => StatusCode::UNAUTHORIZED,
             ApiError::TooManyLogins(_) => StatusCode::TOO_MANY_REQUESTS,
-            ApiError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            ApiError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
             ApiError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
         }
@@ -207,7 +158,7 @@ impl ApiError {
     fn is_taken_over(&self) -> bool {
         match self {
             ApiError::Field(_, error) => error.is_taken_over(),
-            ApiError::Refused(error) => *error == CommandError::TakenOver,
+            ApiError::Monitor(MonitorError::Refused(error)) => *error == CommandError::TakenOver,
             _ => false,
         }
     }
@@ -220,21 +171,12 @@ impl ApiError {
     fn body(&self) -> ErrorBody {
         let plain = |error: &str, hint: &'static str| ErrorBody::plain(error).hint(hint);
         match self {
-            ApiError::Refused(CommandError::TakenOver) => {
-                ErrorBody::plain(CommandError::TakenOver.to_string()).hint("send it again in a moment")
-            }
-            ApiError::Refused(error) => {
-                ErrorBody { detail: error.detail().map(str::to_owned), ..ErrorBody::plain(error.to_string()) }
-            }
-            ApiError::NotChanged(why) => change_error(why),
-            ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
-            ApiError::Busy(busy) => ErrorBody::plain(busy.to_string()).hint("try again"),
-            ApiError::TakenBack(longest) => {
-                ErrorBody::plain(format!("not completed within {} s, and withdrawn", longest.as_secs())).hint(
-                    "some servers are still in use, GET /api/v1/servers lists their clients; use a longer timeout",
-                )
-            }
-            ApiError::Ending => plain("the process ends", "try again after its restart"),
+            ApiError::Monitor(MonitorError::NotChanged(why)) => change_error(why),
+            ApiError::Monitor(why) => ErrorBody {
+                detail: why.detail().map(str::to_owned),
+                hint: why.hint().map(Cow::Borrowed),
+                ..ErrorBody::plain(why.to_string())
+            },
             ApiError::Unknown(kind, name) => ErrorBody::plain(format!("no such {kind}: {name}")),
             ApiError::NoSuchPath => plain("nothing is here", "GET /api/v1/openapi.json lists what there is"),
             ApiError::NoSuchMethod => {
@@ -245,7 +187,6 @@ impl ApiError {
             ApiError::NoAdvice => {
                 plain("there is no advice that could be applied", "GET /api/v1/advice shows what there is")
             }
-            ApiError::NotSignalled(why) => ErrorBody::plain(why.clone()).hint("look again: GET /api/v1/incidents"),
             ApiError::InvalidSetting(error) => ErrorBody::plain(error.reason()),
             ApiError::Field(key, error) => ErrorBody { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(
@@ -269,15 +210,44 @@ impl ApiError {
             ApiError::TooManyLogins(wait) => {
                 ErrorBody::plain("too many attempts to log in").hint(format!("wait {} s", wait.as_secs() + 1))
             }
-            ApiError::Unreadable(why) => ErrorBody::plain(format!("the history can't be read: {why}"))
-                .hint("look at the disk that [web] history is on"),
-            ApiError::TooManyStreams => {
-                plain("too many streams of events are open", "close a page of the panel, or poll for the figures")
-            }
             ApiError::TooManyRequests => plain("too many requests are being served", "try again in a second"),
             ApiError::TooLong => plain("the body is too long", "no request needs more than 64 KiB"),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }
+    }
+}
+
+fn monitor_status(error: &MonitorError) -> StatusCode {
+    match error {
+        MonitorError::Refused(error) => match error {
+            CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
+            CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            CommandError::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
+            CommandError::TooBusy | CommandError::TakenOver => StatusCode::SERVICE_UNAVAILABLE,
+            CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
+            _ => StatusCode::CONFLICT,
+        },
+        MonitorError::NotChanged(why) => match why {
+            ChangeError::NameTaken(..)
+            | ChangeError::ChangedByHand(_)
+            | ChangeError::Overtaken(_)
+            | ChangeError::NotAsPreviewed
+            | ChangeError::ChangedInCluster
+            | ChangeError::Fixed => StatusCode::CONFLICT,
+            ChangeError::ClusterAway(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ChangeError::Missing(..) => StatusCode::NOT_FOUND,
+            ChangeError::Invalid(_)
+            | ChangeError::ListedElsewhere(_)
+            | ChangeError::Exposes(_)
+            | ChangeError::SecretsNeeded(_)
+            | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
+        },
+        MonitorError::NoAnswer | MonitorError::Busy(_) | MonitorError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+        MonitorError::TakenBack(_) | MonitorError::NotSignalled(_) => StatusCode::CONFLICT,
+        MonitorError::NoSuchPool(_) => StatusCode::NOT_FOUND,
+        MonitorError::TooManySilences(_) => StatusCode::BAD_REQUEST,
+        MonitorError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        MonitorError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 
@@ -309,9 +279,10 @@ impl IntoResponse for ApiError {
             }
             error if error.is_taken_over() => ([(RETRY_AFTER, "1"), (CONNECTION, "close")], response).into_response(),
             // An overloading client does not keep its connection, which another client may need.
-            ApiError::TooManyStreams | ApiError::TooManyRequests | ApiError::TooSlow | ApiError::TooLong => {
-                ([(CONNECTION, "close".to_owned())], response).into_response()
-            }
+            ApiError::Monitor(MonitorError::TooManyStreams)
+            | ApiError::TooManyRequests
+            | ApiError::TooSlow
+            | ApiError::TooLong => ([(CONNECTION, "close".to_owned())], response).into_response(),
             _ => response.into_response(),
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use weir_admin::{ConfigAccess, PoolTestResult, ServerProbes, UserTestError, UserTestResult};
 use weir_config::Keys;
 use weir_http::ApiError;
-use weir_monitor::{FreeConnections, lock};
+use weir_monitor::{FreeConnections, MonitorError, lock};
 
 /// Concurrent tests: each blocks a thread on its server.
 const TESTS: usize = 4;
@@ -46,13 +46,13 @@ impl PoolTests {
 
     async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         // The semaphore is never closed.
-        let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| MonitorError::Ending)?;
         let (config, probes) = (self.config.clone(), self.probes.clone());
         let test = spawn_blocking(move || {
             let _permit = permit;
             config.plan_pool(&pool, keys).map(|planned| probes.test_pool(&planned).map_err(|why| why.to_string()))
         });
-        test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
+        test.await.map_err(|_| MonitorError::Ending)?.map_err(ApiError::from)
     }
 
     /// Logs in to this Weir as a client of a pool; the inner error is what the client gets.
@@ -63,15 +63,15 @@ impl PoolTests {
         password: String,
     ) -> Result<Result<UserTestResult, UserTestError>, ApiError> {
         let test = timeout(LONGEST, async {
-            let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
+            let permit = self.permits.clone().acquire_owned().await.map_err(|_| MonitorError::Ending)?;
             let probes = self.probes.clone();
             let test = spawn_blocking(move || {
                 let _permit = permit;
                 probes.test_user(&user, &pool, &password)
             });
-            test.await.map_err(|_| ApiError::Ending)
+            test.await.map_err(|_| ApiError::from(MonitorError::Ending))
         });
-        test.await.unwrap_or(Err(ApiError::NoAnswer))
+        test.await.unwrap_or(Err(MonitorError::NoAnswer.into()))
     }
 
     /// The free connections of an existing pool's database; none if they are unknown, as when only clients know its

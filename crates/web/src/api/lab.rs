@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
 use weir_http::ApiError;
+use weir_monitor::MonitorError;
 
 use crate::lab::{Lab, ReportList};
 
@@ -19,7 +20,7 @@ type Parts = Result<Path<(String, String)>, PathRejection>;
 
 /// `GET /api/v1/lab`.
 pub(crate) async fn list(State(lab): State<Lab>) -> Result<Json<ReportList>, ApiError> {
-    spawn_blocking(move || lab.list()).await.map(Json).map_err(|_| ApiError::Ending)
+    spawn_blocking(move || lab.list()).await.map(Json).map_err(|_| MonitorError::Ending.into())
 }
 
 /// `GET /lab/{report}/{file}`.
@@ -36,7 +37,7 @@ pub(crate) async fn raw(State(lab): State<Lab>, parts: Parts) -> Result<Response
 
 async fn page(lab: Lab, report: String, file: String) -> Result<Response, ApiError> {
     let missing = ApiError::Unknown("report", format!("{report}/{file}"));
-    let page = spawn_blocking(move || lab.page(&report, &file)).await.map_err(|_| ApiError::Ending)?;
+    let page = spawn_blocking(move || lab.page(&report, &file)).await.map_err(|_| MonitorError::Ending)?;
     let page = page.ok_or(missing)?;
     Ok(([(CONTENT_TYPE, page.kind), (CONTENT_SECURITY_POLICY, POLICY)], page.bytes).into_response())
 }

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use weir_admin::{ChangeError, ChangePreview, ConfigAccess, ConfigHistory, Report};
 use weir_config::{Config, Edit, Restore};
 use weir_http::{ApiError, Reader};
-use weir_monitor::{Workers, whole_or_none};
+use weir_monitor::{MonitorError, Workers, whole_or_none};
 
 use super::body::PersistedBody;
 use super::page::page_limit;
@@ -160,9 +160,9 @@ pub(crate) async fn preview(
     let edit = edit(&find(&versions, number)?, body)?.0;
     // Before the file is read: a change that comes meanwhile makes the caller's number too old, and not its picture.
     let latest = versions.latest();
-    let preview = spawn_blocking(move || config.preview(&edit)).await.map_err(|_| ApiError::Ending)?;
+    let preview = spawn_blocking(move || config.preview(&edit)).await.map_err(|_| MonitorError::Ending)?;
     let (report, _) = workers.report().await?;
-    Ok(Json(PreviewReply::of(preview.map_err(ApiError::NotChanged)?, &report, latest)))
+    Ok(Json(PreviewReply::of(preview?, &report, latest)))
 }
 
 /// `GET /api/v1/config/pending`: what a reload of the file would do.
@@ -186,8 +186,8 @@ pub(crate) async fn pending(
 async fn preview_reload(config: Arc<dyn ConfigAccess>, in_force: Arc<Config>) -> Result<ChangePreview, ApiError> {
     static ONE: Mutex<()> = Mutex::const_new(());
     let _one = ONE.lock().await;
-    let preview = spawn_blocking(move || config.preview_reload(&in_force)).await.map_err(|_| ApiError::Ending)?;
-    preview.map_err(|why| ApiError::NotChanged(ChangeError::Unfit(why)))
+    let preview = spawn_blocking(move || config.preview_reload(&in_force)).await.map_err(|_| MonitorError::Ending)?;
+    preview.map_err(|why| ApiError::from(ChangeError::Unfit(why)))
 }
 
 #[derive(Deserialize)]
@@ -210,7 +210,7 @@ pub(crate) async fn reload(
     if let Some(file) = file {
         let (_, in_force) = changer.workers.report().await?;
         if preview_reload(config, in_force).await?.text.map(file_id) != Some(file) {
-            return Err(ApiError::NotChanged(ChangeError::NotAsPreviewed));
+            return Err(ApiError::from(ChangeError::NotAsPreviewed));
         }
     }
     changer.workers.reload(changer.author).await?;
@@ -249,7 +249,7 @@ fn edit(version: &Version, body: Body) -> Result<(Edit, Option<u64>), ApiError> 
     }
     match &version.outline {
         Ok(outline) => Ok((Edit::Restore(Restore { outline: outline.clone(), secrets }), latest)),
-        Err(why) => Err(ApiError::NotChanged(ChangeError::Unfit(format!("there is no way back to it: {why}")))),
+        Err(why) => Err(ApiError::from(ChangeError::Unfit(format!("there is no way back to it: {why}")))),
     }
 }
 
