@@ -182,17 +182,34 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn user_rules(&mut self, table: &dyn TableLike) -> BTreeMap<String, UserRules> {
-        let mut all = BTreeMap::new();
+    /// The sections in a section, each with its name and line. What is no section is a mistake, with `hint`'s advice, or none
+    /// if that is `None`.
+    fn named<'t>(
+        &mut self,
+        section: Section,
+        table: &'t dyn TableLike,
+        hint: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(&'t str, &'t dyn TableLike, Option<usize>)> {
+        let mut all = Vec::new();
         for (name, item) in table.iter() {
             let line = self.key_line(table, name);
-            let Some(keys) = item.as_table_like() else {
-                let hint = "write [users.NAME] and the user's rules below it; secrets belong in [auth.users]";
-                let message = format!("\"{}\" in [users] must be a section", plain(name));
-                self.found.note(self.error(line, &message, Some(hint.to_owned())));
-                continue;
-            };
-            self.remember(format!("users.{name}"), line);
+            if let Some(keys) = item.as_table_like() {
+                self.remember(format!("{}.{name}", section.name()), line);
+                all.push((name, keys, line));
+            } else if let Some(hint) = hint(name) {
+                let message = format!("\"{}\" in [{}] must be a section", plain(name), section.name());
+                self.found.note(self.error(line, &message, Some(hint)));
+            }
+        }
+        all
+    }
+
+    fn user_rules(&mut self, table: &dyn TableLike) -> BTreeMap<String, UserRules> {
+        let hint = |_: &str| {
+            Some("write [users.NAME] and the user's rules below it; secrets belong in [auth.users]".to_owned())
+        };
+        let mut all = BTreeMap::new();
+        for (name, keys, _) in self.named(Section::User, table, hint) {
             let mut rules = UserRules::default();
             self.user(name, keys, &mut rules);
             all.insert(name.to_owned(), rules);
@@ -201,60 +218,46 @@ impl<'a> Reader<'a> {
     }
 
     fn peers(&mut self, table: &dyn TableLike) -> BTreeMap<u16, PeerRules> {
+        let hint = |_: &str| Some("write [peers.NUMBER], and host and port below it".to_owned());
         let mut all = BTreeMap::new();
-        for (name, item) in table.iter() {
-            let line = self.key_line(table, name);
+        for (name, keys, line) in self.named(Section::Peer, table, hint) {
             let Some(id) = name.parse().ok().filter(|id| (1..=MAX_PEER_ID).contains(id)) else {
                 let message = format!("peer {} is no number from 1 to {MAX_PEER_ID}", plain(name));
                 self.found.note(self.error(line, &message, None));
                 continue;
             };
-            let Some(keys) = item.as_table_like() else {
-                let message = format!("\"{}\" in [peers] must be a section", plain(name));
-                let hint = "write [peers.NUMBER], and host and port below it";
-                self.found.note(self.error(line, &message, Some(hint.to_owned())));
-                continue;
-            };
-            self.remember(format!("peers.{name}"), line);
             let mut peer = PeerRules::blank();
             self.fill(Section::Peer, name, keys, |setting, raw| {
                 setting.peer_field_mut(&mut peer).map_or(Ok(()), |field| setting.write(field, raw))
             });
-            if peer.host.is_empty() && !self.found.explains(&format!("peers.{name}")) {
-                let hint = Some("give the folder of its Unix socket, or its address".to_owned());
-                self.found.note(self.error(line, &format!("host is missing in [peers.{name}]"), hint));
-            }
+            let hint = "give the folder of its Unix socket, or its address";
+            self.require(Section::Peer, name, line, ("host", !peer.host.is_empty()), hint);
             all.insert(id, peer);
         }
         all
     }
 
     fn servers(&mut self, table: &dyn TableLike) -> BTreeMap<String, ServerRules> {
+        let hint = |_: &str| Some("write [servers.NAME], and max_connections below it".to_owned());
         let mut all = BTreeMap::new();
-        for (name, item) in table.iter() {
-            let line = self.key_line(table, name);
-            let Some(keys) = item.as_table_like() else {
-                let message = format!("\"{}\" in [servers] must be a section", plain(name));
-                let hint = "write [servers.NAME], and max_connections below it";
-                self.found.note(self.error(line, &message, Some(hint.to_owned())));
-                continue;
-            };
-            self.remember(format!("servers.{name}"), line);
+        for (name, keys, line) in self.named(Section::Server, table, hint) {
             let mut server = ServerRules::blank();
             self.fill(Section::Server, name, keys, |setting, raw| {
                 setting.server_field_mut(&mut server).map_or(Ok(()), |field| setting.write(field, raw))
             });
-            if server.max_connections == 0 && !self.found.explains(&format!("servers.{name}")) {
-                let hint = Some("write the most connections that the server's pools may have together".to_owned());
-                self.found.note(self.error(
-                    line,
-                    &format!("max_connections is missing in [servers.{}]", plain(name)),
-                    hint,
-                ));
-            }
+            let hint = "write the most connections that the server's pools may have together";
+            self.require(Section::Server, name, line, ("max_connections", server.max_connections > 0), hint);
             all.insert(name.to_owned(), server);
         }
         all
+    }
+
+    /// A mistake if a named section lacks a key that it needs, and no other mistake explains that.
+    fn require(&mut self, section: Section, name: &str, line: Option<usize>, (key, given): (&str, bool), hint: &str) {
+        if !given && !self.found.explains(&format!("{}.{name}", section.name())) {
+            let message = format!("{key} is missing in [{}.{}]", section.name(), plain(name));
+            self.found.note(self.error(line, &message, Some(hint.to_owned())));
+        }
     }
 
     fn user(&mut self, name: &str, keys: &dyn TableLike, rules: &mut UserRules) {
@@ -313,25 +316,17 @@ impl<'a> Reader<'a> {
     }
 
     fn pools(&mut self, table: &dyn TableLike, config: &Config) -> Vec<PoolText> {
-        let mut pools = Vec::new();
         self.pool_without_name(table);
-        for (name, item) in table.iter() {
+        let hint = |name: &str| {
+            let usual = || "write [pools.NAME] on a line of its own, and its keys below it".into();
+            // A setting is a mistake already: one for all of them.
+            Section::Pool.find(name).is_none().then(|| wrong_section(name, Some(Section::Pool)).unwrap_or_else(usual))
+        };
+        let mut pools = Vec::new();
+        for (name, keys, _) in self.named(Section::Pool, table, hint) {
             if self.found.is_full() {
                 break;
             }
-            let line = self.key_line(table, name);
-            let Some(keys) = item.as_table_like() else {
-                if Section::Pool.find(name).is_some() {
-                    continue;
-                }
-                let hint = wrong_section(name, Some(Section::Pool));
-                let hint =
-                    hint.unwrap_or_else(|| "write [pools.NAME] on a line of its own, and its keys below it".into());
-                let message = format!("\"{}\" in [pools] must be a section", plain(name));
-                self.found.note(self.error(line, &message, Some(hint)));
-                continue;
-            };
-            self.remember(format!("pools.{name}"), line);
             pools.push(self.pool(name, keys, config));
         }
         pools
