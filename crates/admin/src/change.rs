@@ -249,9 +249,9 @@ pub trait ConfigAccess: Send + Sync {
     ///
     /// # Errors
     /// The mistakes of the file.
-    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, String> {
+    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, ChangeError> {
         let _ = in_force;
-        Err(ChangeError::Fixed.to_string())
+        Err(ChangeError::Fixed)
     }
 
     /// The configuration with this pool as a change would make it, for a test of it before. Keys that are left out keep

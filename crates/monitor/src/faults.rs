@@ -149,7 +149,7 @@ impl Faults {
             let was_broken = known.file_error.is_some();
             stamp.is_some() && (known.file.is_some_and(|_| known.file != stamp) || (reloaded && was_broken))
         };
-        let error = if is_due { self.0.access.preview_reload(config).err() } else { None };
+        let error = if is_due { self.0.access.preview_reload(config).err().map(|why| why.to_string()) } else { None };
         let mut known = lock(&self.0.known);
         known.file = stamp.or(known.file);
         if is_due {
@@ -253,8 +253,11 @@ mod tests {
             Some((lock(&self.0).0, 7))
         }
 
-        fn preview_reload(&self, _: &Config) -> Result<weir_admin::ChangePreview, String> {
-            lock(&self.0).1.map_or_else(|| Ok(weir_admin::ChangePreview::default()), |error| Err(error.to_owned()))
+        fn preview_reload(&self, _: &Config) -> Result<weir_admin::ChangePreview, weir_admin::ChangeError> {
+            lock(&self.0).1.map_or_else(
+                || Ok(weir_admin::ChangePreview::default()),
+                |error| Err(weir_admin::ChangeError::Unfit(error.to_owned())),
+            )
         }
     }
 

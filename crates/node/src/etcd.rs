@@ -19,7 +19,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use weir_cluster::{Member, PoolShares, Revision, Store, StoreKey, StoreReply, StoreRequest, StoreValue, Stored, Txn};
 use weir_config::Cluster;
-use weir_store::SettingsSource;
+use weir_store::{SettingsSource, StoreError};
 
 use crate::error::NodeError;
 
@@ -236,18 +236,18 @@ impl Etcd {
 
 impl SettingsSource for Etcd {
     /// Tries each address once.
-    fn read(&mut self) -> Result<Option<(Revision, String)>, String> {
+    fn read(&mut self) -> Result<Option<(Revision, String)>, StoreError> {
         let body = json!({ "key": STANDARD.encode(self.settings_key()) });
         let mut answer = self.call("kv/range", &body);
         for _ in 1..self.addresses.len() {
             answer = answer.or_else(|_| self.call("kv/range", &body));
         }
-        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = answer.map_err(StoreError::source)?;
         let found = answer["kvs"].as_array().and_then(|all| all.first());
         Ok(found.and_then(|entry| self.settings_of(entry)))
     }
 
-    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String> {
+    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, StoreError> {
         let key = STANDARD.encode(self.settings_key());
         let answer = self.call(
             "kv/txn",
@@ -256,7 +256,7 @@ impl SettingsSource for Etcd {
                 "success": [{ "request_put": { "key": key, "value": STANDARD.encode(value) } }],
             }),
         );
-        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = answer.map_err(StoreError::source)?;
         let written = answer["succeeded"] == json!(true);
         Ok(written.then(|| number(&answer["header"]["revision"])))
     }

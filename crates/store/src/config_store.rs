@@ -29,6 +29,7 @@ use weir_config::{
 };
 use weir_runtime::{Fit, Reread};
 
+use crate::error::StoreError;
 use crate::file_marks::{self, Marks};
 use crate::load::{self, NodeTexts};
 use crate::readable_secrets;
@@ -46,7 +47,7 @@ impl ConfigStore {
     pub fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-        connect: impl FnOnce(&Config) -> Result<Option<SharedConfig>, String>,
+        connect: impl FnOnce(&Config) -> Result<Option<SharedConfig>, StoreError>,
     ) -> Result<(ConfigStore, Config), ConfigErrors> {
         // A file that changes while it is read has another mark than this one.
         let first_marks = file_marks::look(load::load(file)?.watched_files());
@@ -54,7 +55,7 @@ impl ConfigStore {
         let (mut running, mut in_force, mut warnings) = (None, text.clone(), Vec::new());
         let shared = connect(&config).unwrap_or_else(|why| {
             // The node's thread reports it as an error of the start.
-            warnings.push(why);
+            warnings.push(why.to_string());
             None
         });
         if let Some(shared) = &shared {
@@ -96,13 +97,13 @@ impl ConfigStore {
     }
 
     /// Reads the file again, or only those that it names, and applies the changes that could not be written.
-    pub fn reload(&self, reread: Reread) -> Result<Arc<Config>, String> {
+    pub fn reload(&self, reread: Reread) -> Result<Arc<Config>, StoreError> {
         let mut current = self.current();
         let read = match (reread, &self.shared) {
-            (Reread::All, None) => load::load_text_with(&self.file, &current.edits).map_err(|why| why.to_string()),
+            (Reread::All, None) => load::load_text_with(&self.file, &current.edits).map_err(StoreError::from),
             (Reread::Named, None) => load::load_changed(&self.file, &current.text, &current.edits)
                 .map(|config| (current.text.clone(), config))
-                .map_err(|why| why.to_string()),
+                .map_err(StoreError::from),
             (reread, Some(shared)) => self.reload_shared(&mut current, shared, reread),
         };
         let (text, mut config) = read?;
@@ -120,11 +121,11 @@ impl ConfigStore {
 
     /// An error if a file that had settings has none any more: it was caught while it is written, or its disk is full. An
     /// empty file is for a start.
-    fn check_emptied(&self, current: &Current, text: &str) -> Result<(), String> {
+    fn check_emptied(&self, current: &Current, text: &str) -> Result<(), StoreError> {
         let is_emptied = current.config.format == FileFormat::Toml
             && weir_config::is_blank(text)
             && !weir_config::is_blank(&current.text);
-        if is_emptied { Err(format!("{}: there is no setting in it any more", self.file.display())) } else { Ok(()) }
+        if is_emptied { Err(StoreError::Emptied(self.file.clone())) } else { Ok(()) }
     }
 
     /// The files whose changes are adopted without a RELOAD.
@@ -247,8 +248,8 @@ impl ConfigStore {
             (FileFormat::Toml, _) => rewrite(&current.text, &edits).map_or_else(nowhere, Written::File),
         };
         let shared = match (&text, current.shared()) {
-            (Written::Shared(text), _) => Some(self.opened(text).map_err(ChangeError::Unfit)?),
-            (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text).map_err(ChangeError::Unfit)?),
+            (Written::Shared(text), _) => Some(self.opened(text)?),
+            (Written::File(_), Some(running)) => Some(self.opened(&running.settings.text)?),
             _ => None,
         };
         let read = match (&text, &shared) {
@@ -345,8 +346,8 @@ impl ConfigAccess for ConfigStore {
         }
     }
 
-    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, String> {
-        let text = load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
+    fn preview_reload(&self, in_force: &Config) -> Result<ChangePreview, ChangeError> {
+        let text = load::read(&self.file).map_err(|error| StoreError::file(&self.file, error))?;
         // Reading thousands of pools takes long: no change waits for it.
         let (edits, shared) = {
             let current = self.current();
@@ -357,7 +358,7 @@ impl ConfigAccess for ConfigStore {
             None => self.read(&text, None, &edits),
             Some(shared) => self.read_merged(NodeTexts { own: &text, shared: &self.opened(&shared)? }, &edits),
         };
-        let next = next.map_err(|mistakes| mistakes.to_string())?;
+        let next = next.map_err(StoreError::from)?;
         let text = Some(self.identify(&text, &next));
         Ok(ChangePreview { text, ..preview(in_force, &next) })
     }

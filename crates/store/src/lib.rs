@@ -8,9 +8,11 @@
 //!
 //! - `config_store`: reloads and changes. `load`: files and the environment for the reader of settings. `replace`: one file
 //!   as a whole.
+//! - `error`: why something can't be read, put in force, or shared.
 //! - `shared_config`, `shared_secrets`: what nodes share. `watch`, `file_marks`, `readable_secrets`: the files' states and modes.
 
 mod config_store;
+mod error;
 mod file_marks;
 pub mod load;
 pub mod readable_secrets;
@@ -20,6 +22,7 @@ mod shared_secrets;
 mod watch;
 
 pub use config_store::ConfigStore;
+pub use error::StoreError;
 pub use shared_config::{AdoptionStatus, Revised, SettingsSource, SharedConfig, SharedSettings, write_settings};
 pub use shared_secrets::{SharedSecrets, new_key, write_key};
 pub use watch::Watcher;

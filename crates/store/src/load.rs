@@ -6,6 +6,8 @@ use std::path::Path;
 
 use weir_config::{Config, ConfigErrors, Edits, HOST_NAME, HostLimits, Severity};
 
+use crate::error::StoreError;
+
 /// A longer file, in bytes, is no configuration.
 const MAX_FILE: u64 = 256 << 20;
 
@@ -67,39 +69,30 @@ pub(crate) struct NodeTexts<'a> {
     pub(crate) shared: &'a str,
 }
 
-/// A text that can't be merged.
-pub(crate) const NO_TOML: &str = "the cluster's configuration, or this node's file, is not TOML";
-
 /// The configuration of a node's file, with the text that a cluster's nodes share, its secrets in the clear, and both
 /// texts merged. An error, also one about valid settings that can't be served, is one line.
-pub(crate) fn load_merged(file: &Path, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), String> {
-    let text = weir_config::merge(texts.own, texts.shared).ok_or_else(|| NO_TOML.to_owned())?;
+pub(crate) fn load_merged(file: &Path, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), StoreError> {
+    let text = weir_config::merge(texts.own, texts.shared).ok_or(StoreError::NotToml)?;
     let config = load_for_node(file, &text, edits)?;
     Ok((text, without_shared(config, texts.own)))
 }
 
 /// The configuration of a node's file alone, after the end of a shared one. A file without pools is an error: the node
 /// would serve nobody.
-pub fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), String> {
+pub fn load_own(file: &Path, own: &str, edits: &Edits) -> Result<(String, Config), StoreError> {
     let config = load_for_node(file, own, edits)?;
     if config.pools.is_empty() && config.fallback.is_none() {
-        return Err(format!(
-            "{} has no pools, and would have none after the end of the shared configuration: put pools into it (weir cluster export \
-             --plain prints those that were shared), and RELOAD",
-            file.display()
-        ));
+        return Err(StoreError::NoPools(file.to_owned()));
     }
     Ok((own.to_owned(), config))
 }
 
-fn load_for_node(file: &Path, text: &str, edits: &Edits) -> Result<Config, String> {
+fn load_for_node(file: &Path, text: &str, edits: &Edits) -> Result<Config, StoreError> {
     // A line of a merged text is in no file; the message has the key.
-    let config = load_changed(file, text, edits).map_err(|mistakes| {
-        let first = mistakes.first();
-        first.hint.as_ref().map_or_else(|| first.message.clone(), |hint| format!("{}; {hint}", first.message))
-    })?;
+    let config = load_changed(file, text, edits).map_err(|all| StoreError::Mistake(Box::new(all.first().clone())))?;
     let findings = weir_config::review(&config, &facts());
-    findings.into_iter().find(|finding| finding.severity == Severity::Error).map_or(Ok(config), |f| Err(f.message()))
+    let unfit = findings.into_iter().find(|finding| finding.severity == Severity::Error);
+    unfit.map_or(Ok(config), |finding| Err(StoreError::Unfit(Box::new(finding))))
 }
 
 /// A configuration whose secrets are not those of the node's own file does not have them from there.

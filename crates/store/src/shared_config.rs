@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 use weir_cluster::{Adoption, Outcome, Revision};
 
+use crate::error::StoreError;
 use crate::shared_secrets::SharedSecrets;
 
 /// The longest text, in bytes: etcd takes requests up to 1.5 MiB, and the value is in base64 in it.
@@ -53,10 +54,10 @@ pub struct Revised {
 /// Where the value is: etcd.
 pub trait SettingsSource: Send {
     /// The value with the revision of its last change; `None`: there is none yet.
-    fn read(&mut self) -> Result<Option<(Revision, String)>, String>;
+    fn read(&mut self) -> Result<Option<(Revision, String)>, StoreError>;
     /// Replaces the value if it still has this revision, 0 for none; returns the new revision, or `None` if it has
     /// another.
-    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String>;
+    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, StoreError>;
 }
 
 impl SharedSettings {
@@ -75,13 +76,13 @@ impl SharedSettings {
         json!({ key: text, "comment": comment, "user": user, "node": node, "at": at }).to_string()
     }
 
-    /// Reads a value; unknown fields are ignored. An error is one line.
-    pub fn decode(value: &str) -> Result<SharedSettings, String> {
-        let json: Json = serde_json::from_str(value).map_err(|error| format!("the value in etcd: {error}"))?;
+    /// Reads a value; unknown fields are ignored.
+    pub fn decode(value: &str) -> Result<SharedSettings, StoreError> {
+        let json: Json = serde_json::from_str(value).map_err(|error| StoreError::Value(error.to_string()))?;
         let text = |key: &str| json[key].as_str().map(str::to_owned);
         let ended = text(TEXT).is_none();
         Ok(SharedSettings {
-            text: text(TEXT).or_else(|| text(FORMER)).ok_or("the value in etcd has no text")?,
+            text: text(TEXT).or_else(|| text(FORMER)).ok_or(StoreError::NoText)?,
             ended,
             comment: text("comment"),
             user: text("user"),
@@ -148,7 +149,7 @@ impl SharedConfig {
     /// them, and warnings.
     pub(crate) fn start<T>(
         &self,
-        fits: impl Fn(&SharedSettings) -> Result<T, String>,
+        fits: impl Fn(&SharedSettings) -> Result<T, StoreError>,
     ) -> (Option<(Revised, T)>, Vec<String>) {
         let mut warnings = Vec::new();
         match lock(&self.source).read() {
@@ -170,7 +171,7 @@ impl SharedConfig {
                     }
                     state.adoption.seen(revision, value.clone());
                     let _ = state.adoption.next_trial();
-                    state.adoption.tried(Outcome::Refused(why));
+                    state.adoption.tried(Outcome::Refused(why.to_string()));
                     state.refused = SharedSettings::decode(&value).ok().map(|settings| Revised { revision, settings });
                     return (stored, warnings);
                 }
@@ -188,7 +189,7 @@ impl SharedConfig {
 
     fn stored_or_warn<T>(
         &self,
-        fits: impl Fn(&SharedSettings) -> Result<T, String>,
+        fits: impl Fn(&SharedSettings) -> Result<T, StoreError>,
         warnings: &mut Vec<String>,
     ) -> Option<(Revised, T)> {
         let stored = self.stored().transpose()?;
@@ -225,7 +226,7 @@ impl SharedConfig {
                 state.candidate.clone()
             }
             Err(why) => {
-                state.adoption.tried(Outcome::Refused(why));
+                state.adoption.tried(Outcome::Refused(why.to_string()));
                 None
             }
         }
@@ -273,7 +274,7 @@ impl SharedConfig {
     }
 
     /// Writes new settings over those of a revision; `None`: etcd has another revision.
-    pub(crate) fn publish(&self, over: Revision, settings: &SharedSettings) -> Result<Option<Revision>, String> {
+    pub(crate) fn publish(&self, over: Revision, settings: &SharedSettings) -> Result<Option<Revision>, StoreError> {
         write_settings(lock(&self.source).as_mut(), over, settings)
     }
 
@@ -289,14 +290,14 @@ impl SharedConfig {
         }
     }
 
-    fn stored(&self) -> Result<Option<Revised>, String> {
+    fn stored(&self) -> Result<Option<Revised>, StoreError> {
         let Some(file) = &self.file else { return Ok(None) };
         let text = match crate::load::read(file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", file.display())),
+            Err(error) => return Err(StoreError::file(file, error)),
         };
-        let json: Json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let json: Json = serde_json::from_str(&text).map_err(|error| StoreError::file(file, error))?;
         let settings = SharedSettings::decode(json["value"].as_str().unwrap_or_default())?;
         Ok(Some(Revised { revision: json["revision"].as_i64().unwrap_or_default(), settings }))
     }
@@ -319,9 +320,9 @@ pub fn write_settings(
     source: &mut dyn SettingsSource,
     over: Revision,
     settings: &SharedSettings,
-) -> Result<Option<Revision>, String> {
+) -> Result<Option<Revision>, StoreError> {
     if settings.text.len() > LONGEST {
-        return Err(format!("the configuration has {} bytes; etcd takes {LONGEST}", settings.text.len()));
+        return Err(StoreError::TooLong(settings.text.len(), LONGEST));
     }
     let value = settings.encode();
     source.replace(over, &value).or_else(|error| match source.read() {

@@ -8,18 +8,18 @@ use std::sync::Arc;
 struct Memory(Arc<Mutex<(Revision, Option<String>, bool)>>);
 
 impl SettingsSource for Memory {
-    fn read(&mut self) -> Result<Option<(Revision, String)>, String> {
+    fn read(&mut self) -> Result<Option<(Revision, String)>, StoreError> {
         let (revision, value, _) = lock(&self.0).clone();
-        if revision < 0 { Err("etcd is away".into()) } else { Ok(value.map(|value| (revision, value))) }
+        if revision < 0 { Err(StoreError::source("etcd is away")) } else { Ok(value.map(|value| (revision, value))) }
     }
 
-    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, String> {
+    fn replace(&mut self, over: Revision, value: &str) -> Result<Option<Revision>, StoreError> {
         let mut to = lock(&self.0);
         if to.0 != over {
             return Ok(None);
         }
         (to.0, to.1) = (over + 1, Some(value.to_owned()));
-        if to.2 { Err("no reply".into()) } else { Ok(Some(to.0)) }
+        if to.2 { Err(StoreError::source("no reply")) } else { Ok(Some(to.0)) }
     }
 }
 
@@ -27,8 +27,8 @@ fn settings(text: &str) -> SharedSettings {
     SharedSettings { comment: Some("why".into()), ..SharedSettings::new(text.into(), "a") }
 }
 
-fn fits(settings: &SharedSettings) -> Result<(), String> {
-    if settings.text.contains("bad") { Err("it is bad".into()) } else { Ok(()) }
+fn fits(settings: &SharedSettings) -> Result<(), StoreError> {
+    if settings.text.contains("bad") { Err(StoreError::source("it is bad")) } else { Ok(()) }
 }
 
 fn folder(name: &str) -> PathBuf {

@@ -17,6 +17,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use weir_config::{Cluster, ENCRYPTED, Replace};
 
+use crate::error::StoreError;
+
 /// The length of a key, in bytes.
 const KEY: usize = 32;
 /// The length of a key's id.
@@ -41,7 +43,7 @@ struct Key {
     key: LessSafeKey,
 }
 
-/// Why a value is not decrypted; for a sentence that begins with its place.
+/// Why a value is not decrypted.
 enum Sealed {
     /// The value does not have the encrypted form.
     Malformed,
@@ -57,26 +59,27 @@ impl SharedSecrets {
         SharedSecrets { file: rules.secrets_key_file.clone(), cluster: rules.name.clone() }
     }
 
-    /// A shared text with its secrets in the clear. An error is one line, and names the secret's place.
-    pub fn open(&self, text: &str) -> Result<String, String> {
+    /// A shared text with its secrets in the clear. An error names the secret's place.
+    pub fn open(&self, text: &str) -> Result<String, StoreError> {
         if let Some((key, why)) = weir_config::find_of_node(text) {
-            return Err(format!("{key} can't be shared: {why}"));
+            return Err(StoreError::OfNode(key, why));
         }
         let mut keys = None;
         replaced(text, &mut |place, value| {
             if !value.starts_with(ENCRYPTED) {
                 return Ok(None);
             }
-            let keys = self.keys_once(&mut keys).map_err(|why| format!("{} is encrypted: {why}", place.join(".")))?;
+            let keys =
+                self.keys_once(&mut keys).map_err(|why| StoreError::Encrypted(place.join("."), Box::new(why)))?;
             let opened = open(keys, &self.data(place), value);
-            opened.map(|(secret, _)| Some(secret)).map_err(|sealed| self.words(place, sealed, keys))
+            opened.map(|(secret, _)| Some(secret)).map_err(|sealed| self.error(place, sealed, keys))
         })
     }
 
     /// A shared text without secrets in the clear, if there is a key file. What was encrypted with another than the
     /// first key of the file is encrypted again. `present`: a text whose encrypted secrets stay as they are, where they
     /// are the same.
-    pub fn seal(&self, text: &str, present: Option<&str>) -> Result<String, String> {
+    pub fn seal(&self, text: &str, present: Option<&str>) -> Result<String, StoreError> {
         if self.file.is_none() {
             // A secret in the clear is refused by the caller.
             return Ok(text.to_owned());
@@ -86,7 +89,7 @@ impl SharedSecrets {
             let keys = self.keys_once(&mut keys)?;
             let data = self.data(place);
             let secret = if value.starts_with(ENCRYPTED) {
-                match open(keys, &data, value).map_err(|sealed| self.words(place, sealed, keys))? {
+                match open(keys, &data, value).map_err(|sealed| self.error(place, sealed, keys))? {
                     (_, 0) => return Ok(None),
                     (secret, _) => secret,
                 }
@@ -103,7 +106,7 @@ impl SharedSecrets {
         })
     }
 
-    fn keys_once<'a>(&self, keys: &'a mut Option<Vec<Key>>) -> Result<&'a [Key], String> {
+    fn keys_once<'a>(&self, keys: &'a mut Option<Vec<Key>>) -> Result<&'a [Key], StoreError> {
         if keys.is_none() {
             *keys = Some(self.keys()?);
         }
@@ -111,26 +114,20 @@ impl SharedSecrets {
     }
 
     /// The keys of the file, at least one.
-    fn keys(&self) -> Result<Vec<Key>, String> {
-        let Some(file) = &self.file else {
-            return Err(
-                "set \"secrets_key_file\" in [cluster] to the file with the cluster's key, and restart this node"
-                    .to_owned(),
-            );
-        };
-        let failed = |error: io::Error| format!("{}: {error}", file.display());
+    fn keys(&self) -> Result<Vec<Key>, StoreError> {
+        let file = self.file.as_ref().ok_or(StoreError::NoKeyFile)?;
         check_mode(file)?;
-        let bytes = weir_runtime::read_ordinary(file, MAX_FILE).map_err(failed)?;
-        let text = String::from_utf8(bytes).map_err(|_| format!("{} is no text", file.display()))?;
+        let bytes = weir_runtime::read_ordinary(file, MAX_FILE).map_err(|error| StoreError::file(file, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| StoreError::file(file, "is no text"))?;
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let key = |(at, line): (usize, &str)| {
             let key = decoded(line).and_then(|bytes| Key::new(&bytes));
-            key.ok_or_else(|| format!("{}: line {at} is no key: 32 bytes in base64 or hex", file.display()))
+            key.ok_or_else(|| StoreError::BadKey(file.clone(), at))
         };
         let keys: Vec<Key> = lines.map(key).collect::<Result<_, _>>()?;
         if keys.is_empty() {
-            return Err(format!("{} has no key: weir cluster key makes one", file.display()));
+            return Err(StoreError::NoKey(file.clone()));
         }
         Ok(keys)
     }
@@ -140,25 +137,17 @@ impl SharedSecrets {
         json!(["weir shared secret", 1, self.cluster, place]).to_string().into_bytes()
     }
 
-    fn words(&self, place: &[&str], sealed: Sealed, keys: &[Key]) -> String {
-        let (place, file) = (place.join("."), self.file.as_deref().unwrap_or(Path::new("")).display());
+    fn error(&self, place: &[&str], sealed: Sealed, keys: &[Key]) -> StoreError {
+        let place = place.join(".");
         match sealed {
-            Sealed::Malformed => {
-                format!("{place} is damaged: \"{ENCRYPTED}\" and base64 are expected; give the secret again")
-            }
-            Sealed::OtherKey(id) => {
-                let here: Vec<String> = keys.iter().map(|key| hex(&key.id)).collect();
-                format!(
-                    "{place} is encrypted with the key {}, and {file} has {}: add that key to it, and RELOAD",
-                    hex(&id),
-                    here.join(", ")
-                )
-            }
-            Sealed::Foreign => format!(
-                "{place} can't be decrypted: it was changed, or was encrypted for another place, or for another cluster than \
-                 {}; give the secret again",
-                self.cluster
-            ),
+            Sealed::Malformed => StoreError::Damaged(place),
+            Sealed::OtherKey(id) => StoreError::OtherKey {
+                place,
+                key: hex(&id),
+                file: self.file.clone().unwrap_or_default(),
+                here: keys.iter().map(|key| hex(&key.id)).collect(),
+            },
+            Sealed::Foreign => StoreError::Foreign(place, self.cluster.clone()),
         }
     }
 }
@@ -193,15 +182,14 @@ fn open(keys: &[Key], data: &[u8], value: &str) -> Result<(String, usize), Seale
     Err(if known { Sealed::Foreign } else { Sealed::OtherKey(*id) })
 }
 
-fn seal(key: &Key, data: &[u8], secret: &str) -> Result<String, String> {
-    let failed = |_| "the operating system has no random numbers".to_owned();
+fn seal(key: &Key, data: &[u8], secret: &str) -> Result<String, StoreError> {
     let mut nonce = [0; NONCE_LEN];
-    rand::fill(&mut nonce).map_err(failed)?;
+    rand::fill(&mut nonce).map_err(|_| StoreError::NoRandomNumbers)?;
     let mut text = secret.as_bytes().to_vec();
     text.resize(text.len().next_multiple_of(PAD).max(PAD), 0);
     let nonce_of = Nonce::assume_unique_for_key(nonce);
     let sealed = key.key.seal_in_place_append_tag(nonce_of, Aad::from(data), &mut text);
-    sealed.map_err(|_| "a secret can't be encrypted".to_owned())?;
+    sealed.map_err(|_| StoreError::NotEncrypted)?;
     Ok(format!("{ENCRYPTED}{}", STANDARD.encode([&key.id[..], &nonce, &text].concat())))
 }
 
@@ -217,15 +205,15 @@ fn encrypted(text: &str) -> Vec<(Vec<String>, String)> {
     found
 }
 
-fn replaced(text: &str, replace: &mut Replace<'_, String>) -> Result<String, String> {
+fn replaced(text: &str, replace: &mut Replace<'_, StoreError>) -> Result<String, StoreError> {
     // What is not TOML has no secrets that could be found; its reader reports it.
     Ok(weir_config::replace_secrets(text, replace)?.unwrap_or_else(|| text.to_owned()))
 }
 
 /// A new key, as a line of a key file.
-pub fn new_key() -> Result<String, String> {
+pub fn new_key() -> Result<String, StoreError> {
     let mut key = [0; KEY];
-    rand::fill(&mut key).map_err(|_| "the operating system has no random numbers".to_owned())?;
+    rand::fill(&mut key).map_err(|_| StoreError::NoRandomNumbers)?;
     Ok(STANDARD.encode(key))
 }
 
@@ -238,13 +226,12 @@ pub fn write_key(file: &Path) -> io::Result<()> {
 }
 
 /// An error if others than the owner can read the file, or, if it is root's, than root and a group.
-fn check_mode(file: &Path) -> Result<(), String> {
-    let about = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?;
+fn check_mode(file: &Path) -> Result<(), StoreError> {
+    let about = fs::metadata(file).map_err(|error| StoreError::file(file, error))?;
     let mode = about.mode() & 0o777;
     let others = if about.uid() == 0 { 0o027 } else { 0o077 };
     if about.is_file() && mode & others != 0 {
-        let file = file.display();
-        return Err(format!("{file} can be read by others than its owner (mode {mode:04o}): chmod 600 {file}"));
+        return Err(StoreError::Exposed(file.to_owned(), mode));
     }
     Ok(())
 }

@@ -173,7 +173,7 @@ fn apply(file: &Path, node: Option<&Path>, comment: Option<String>) -> Result<()
 
 fn write(etcd: &mut Etcd, over: Revision, settings: SharedSettings) -> Result<Revision, Failure> {
     let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
-    let written = write_settings(etcd, over, &SharedSettings { user, ..settings }).map_err(Failure::Message)?;
+    let written = write_settings(etcd, over, &SharedSettings { user, ..settings }).map_err(Failure::of)?;
     let text =
         "the cluster's configuration was changed meanwhile, nothing was written: look at it with weir cluster diff";
     written.ok_or_else(|| Failure::Message(text.to_owned()))
@@ -182,7 +182,7 @@ fn write(etcd: &mut Etcd, over: Revision, settings: SharedSettings) -> Result<Re
 fn end(node: &Path, comment: Option<String>) -> Result<(), Failure> {
     let rules = rules(node, &load::load_as_far(node).0)?;
     let text = load::read(node).map_err(|error| Failure::at(node.display(), error))?;
-    let (_, own) = load::load_own(node, &text, &Edits::default()).map_err(Failure::Message)?;
+    let (_, own) = load::load_own(node, &text, &Edits::default()).map_err(Failure::of)?;
     let mut etcd = Etcd::new(&rules).map_err(Failure::of)?;
     let present = read(&mut etcd)?.filter(|present| !present.settings.ended).ok_or_else(|| none_shared(&rules))?;
     let shared =
@@ -215,14 +215,14 @@ fn export(node: &Path, plain: bool) -> Result<(), Failure> {
         eprintln!("weir: note: revision {} has ended it; this is what was shared before", present.revision);
     }
     let text = present.settings.text;
-    let text = if plain { SharedSecrets::new(&rules).open(&text).map_err(Failure::Message)? } else { text };
+    let text = if plain { SharedSecrets::new(&rules).open(&text).map_err(Failure::of)? } else { text };
     text.lines().for_each(print_line);
     Ok(())
 }
 
 fn key(file: Option<&Path>) -> Result<(), Failure> {
     match file {
-        None => print_line(weir_store::new_key().map_err(Failure::Message)?),
+        None => print_line(weir_store::new_key().map_err(Failure::of)?),
         Some(file) => {
             weir_store::write_key(file).map_err(|error| Failure::at(file.display(), error))?;
             print_line(format!("a new key is in {}: copy it to all nodes", file.display()));
@@ -326,9 +326,10 @@ fn rules(file: &Path, config: &Config) -> Result<Cluster, Failure> {
 }
 
 fn read(etcd: &mut Etcd) -> Result<Option<Revised>, Failure> {
-    let found = SettingsSource::read(etcd).map_err(Failure::Message)?;
-    let revised = found.map(|(revision, value)| Ok(Revised { revision, settings: SharedSettings::decode(&value)? }));
-    revised.transpose().map_err(Failure::Message)
+    let found = SettingsSource::read(etcd).map_err(Failure::of)?;
+    let revised =
+        found.map(|(revision, value)| SharedSettings::decode(&value).map(|settings| Revised { revision, settings }));
+    revised.transpose().map_err(Failure::of)
 }
 
 fn print_checked(checked: &Checked) {
@@ -393,8 +394,7 @@ fn status(rules: &Cluster) -> Result<Vec<String>, Failure> {
     let mut end = None;
     let mut lines = vec![format!("cluster {} at revision {revision}", rules.name)];
     if let (_, Some((revision, value))) = etcd.take_settings() {
-        let SharedSettings { user, comment, node, ended, .. } =
-            SharedSettings::decode(&value).map_err(Failure::Message)?;
+        let SharedSettings { user, comment, node, ended, .. } = SharedSettings::decode(&value).map_err(Failure::of)?;
         let by = user.map_or_else(String::new, |user| format!(" by {user}"));
         let why = comment.map_or_else(String::new, |comment| format!(": {}", comment.escape_debug()));
         let what = if ended { "each node's own; the shared one was ended with " } else { "" };

@@ -15,7 +15,7 @@ use weir_probes::{Permits, Probes};
 use weir_runtime::{
     Bound, ControlPlane, Inherited, LogTarget, OldProcess, Running, ServeOptions, Signals, StartError, VERSION,
 };
-use weir_store::{ConfigStore, Watcher, load};
+use weir_store::{ConfigStore, StoreError, Watcher, load};
 use weir_web::{Door, Timeouts, Versions, WebServer, WebTls};
 
 use crate::check;
@@ -67,7 +67,7 @@ pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
 ) -> Result<(ConfigStore, Config), Failure> {
-    let connect = |config: &Config| weir_node::shared(config).map_err(|error| error.to_string());
+    let connect = |config: &Config| weir_node::shared(config).map_err(StoreError::source);
     ConfigStore::open(file, adjust, connect).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
@@ -164,7 +164,7 @@ fn is_about_fewer_clients(finding: &ConfigFinding) -> bool {
 fn reload(store: Arc<ConfigStore>, tls: Option<Arc<WebTls>>) -> weir_runtime::Reload {
     Arc::new(move |reread| {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
-        let config = store.reload(reread)?;
+        let config = store.reload(reread).map_err(|why| why.to_string())?;
         fresh.into_iter().for_each(|put_in_force| put_in_force());
         Ok(config)
     })

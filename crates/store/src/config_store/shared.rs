@@ -9,7 +9,8 @@ use weir_admin::{Author, ChangeError, ChangeSource, Persisted};
 use weir_config::{Config, ConfigErrors, Edit, Edits, Restore, rewrite};
 use weir_runtime::Reread;
 
-use crate::load::{self, NO_TOML, NodeTexts};
+use crate::error::StoreError;
+use crate::load::{self, NodeTexts};
 use crate::shared_config::{AdoptionStatus, Revised, SharedConfig, SharedSettings};
 
 use super::state::{ConfigStore, Current, Plan, SharedTexts, Written, nowhere, restored_text};
@@ -84,9 +85,9 @@ impl ConfigStore {
         current: &mut Current,
         shared: &SharedConfig,
         reread: Reread,
-    ) -> Result<(String, Config), String> {
+    ) -> Result<(String, Config), StoreError> {
         let file = match reread {
-            Reread::All => load::read(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?,
+            Reread::All => load::read(&self.file).map_err(|error| StoreError::file(&self.file, error))?,
             Reread::Named => current.file.clone(),
         };
         if let Some(candidate) = shared.candidate(reread == Reread::All) {
@@ -119,7 +120,7 @@ impl ConfigStore {
                 self.load_shared(texts, &current.edits)?
             }
             None => {
-                let config = load::load_changed(&self.file, &file, &current.edits).map_err(|why| why.to_string())?;
+                let config = load::load_changed(&self.file, &file, &current.edits)?;
                 (file.clone(), config)
             }
         };
@@ -144,16 +145,16 @@ impl ConfigStore {
             edit => rewrite(text, &Edits::from(edit.clone())).ok_or_else(shape)?,
         };
         let secrets = self.shared.as_ref().map(SharedConfig::secrets).ok_or(ChangeError::Fixed)?;
-        secrets.seal(&text, None).map(Written::Shared).map_err(ChangeError::Unfit)
+        Ok(secrets.seal(&text, None).map(Written::Shared)?)
     }
 
     /// A shared text with its secrets in the clear.
-    pub(super) fn opened(&self, text: &str) -> Result<String, String> {
+    pub(super) fn opened(&self, text: &str) -> Result<String, StoreError> {
         self.shared.as_ref().map_or_else(|| Ok(text.to_owned()), |shared| shared.secrets().open(text))
     }
 
     /// Reads as [`load::load_merged`] does, with a shared text whose secrets are encrypted.
-    fn load_shared(&self, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), String> {
+    fn load_shared(&self, texts: NodeTexts<'_>, edits: &Edits) -> Result<(String, Config), StoreError> {
         load::load_merged(&self.file, NodeTexts { shared: &self.opened(texts.shared)?, ..texts }, edits)
     }
 
@@ -172,11 +173,11 @@ impl ConfigStore {
         config: Arc<Config>,
     ) -> Result<Persisted, ChangeError> {
         let (Some(shared), Some(running)) = (&self.shared, current.shared()) else { return Err(ChangeError::Fixed) };
-        let merged =
-            weir_config::merge(&current.file, &texts.opened).ok_or_else(|| ChangeError::Unfit(NO_TOML.to_owned()))?;
+        let merged = weir_config::merge(&current.file, &texts.opened).ok_or(StoreError::NotToml)?;
         let (user, comment) = (author.user.clone(), author.comment.clone());
         let settings = SharedSettings { user, comment, ..SharedSettings::new(texts.sealed, shared.node()) };
-        let written = shared.publish(running.revision, &settings).map_err(ChangeError::ClusterAway)?;
+        let written =
+            shared.publish(running.revision, &settings).map_err(|why| ChangeError::ClusterAway(why.to_string()))?;
         let revised = Revised { revision: written.ok_or(ChangeError::ChangedInCluster)?, settings };
         // A disk that is full is reported at the next adoption; the value is in etcd.
         drop(shared.in_force(&revised));

@@ -187,7 +187,7 @@ async fn preview_reload(config: Arc<dyn ConfigAccess>, in_force: Arc<Config>) ->
     static ONE: Mutex<()> = Mutex::const_new(());
     let _one = ONE.lock().await;
     let preview = spawn_blocking(move || config.preview_reload(&in_force)).await.map_err(|_| MonitorError::Ending)?;
-    preview.map_err(|why| ApiError::from(ChangeError::Unfit(why)))
+    Ok(preview?)
 }
 
 #[derive(Deserialize)]
