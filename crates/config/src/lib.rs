@@ -38,6 +38,7 @@ mod reload;
 mod review;
 mod secrets;
 mod server_password;
+mod services;
 mod set;
 mod settings;
 mod shares;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_auth::Method;
-use weir_base::{Host, Target};
+use weir_base::{Host, Target, plural};
 
 use crate::access;
 use crate::address::read_host;
@@ -173,9 +173,9 @@ impl Loader<'_> {
             config.servers.iter().filter(|(_, s)| s.max_connections > 0 && s.guaranteed > s.max_connections)
         {
             let message = format!(
-                "the pools of server \"{}\" are guaranteed {} connections (guaranteed_connections), and max_connections is {}",
+                "the pools of server \"{}\" are guaranteed {} (guaranteed_connections), and max_connections is {}",
                 wording::plain(name),
-                server.guaranteed,
+                plural(server.guaranteed.into(), "connection", "connections"),
                 server.max_connections
             );
             let hint = "guarantee less, or raise max_connections if the server takes more";

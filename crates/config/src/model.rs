@@ -15,8 +15,7 @@ use weir_base::{ClientAddr, Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
 use crate::keepalive::Keepalive;
-use crate::oidc::is_safe_url;
-use crate::origin::{ConfigWarning, FileFormat, Locations, is_reference};
+use crate::origin::{ConfigWarning, FileFormat, Locations};
 use crate::password_source::{PasswordCommand, PasswordSource, TokenSource};
 use crate::patroni::Patroni;
 pub use crate::shares::{PoolShare, ServerRules};
@@ -266,7 +265,7 @@ pub struct Cluster {
     pub secrets_key_file: Option<PathBuf>,
 }
 
-/// Messages about problems (`[alerts]`). Each target is an address, or `env:NAME` or `file:/PATH` where it stands.
+/// Messages about problems (`[alerts]`). Each target is an address, or `env:NAME` or `file:/PATH` where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alerts {
     /// The name of this Weir in messages.
@@ -320,32 +319,6 @@ impl Telemetry {
     /// Whether spans are made.
     pub fn makes_spans(&self) -> bool {
         self.spans && self.endpoint.is_some()
-    }
-
-    /// Settings that can't work or are unsafe: the setting, the mistake, and what to do.
-    pub(crate) fn mistakes(&self) -> Vec<(&'static str, String, &'static str)> {
-        let Some(endpoint) = &self.endpoint else { return Vec::new() };
-        let mut found = Vec::new();
-        if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
-            let text = "otlp_endpoint must be an http:// or https:// address".to_owned();
-            found.push(("otlp_endpoint", text, "OTLP over HTTP has port 4318 usually"));
-        } else if !self.headers.is_empty() && !is_safe_url(endpoint) {
-            let text = "headers with secrets are sent over https only, or on this machine".to_owned();
-            found.push(("otlp_headers", text, "give an https:// address as otlp_endpoint"));
-        }
-        let refers = |header: &String| header.split_once('=').is_some_and(|(_, value)| is_reference(value));
-        if !self.headers.iter().all(refers) {
-            let text = "otlp_headers must be NAME=env:VARIABLE or NAME=file:/PATH each".to_owned();
-            found.push(("otlp_headers", text, "put the value into a file that only Weir's user can read"));
-        }
-        if !self.resource.iter().all(|attribute| attribute.contains('=')) {
-            found.push((
-                "resource",
-                "resource must have KEY=VALUE each".to_owned(),
-                "as in deployment.environment=prod",
-            ));
-        }
-        found
     }
 }
 
@@ -956,7 +929,7 @@ impl fmt::Display for Network {
 impl FromStr for Network {
     type Err = String;
     fn from_str(text: &str) -> Result<Network, String> {
-        let expected = || "must be an address or address/bits, as in \"10.0.0.0/8\"".to_owned();
+        let expected = || format!("must be an address or address/bits, as in \"10.0.0.0/8\", not {text:?}");
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| expected())?;
         let most = if address.is_ipv4() { 32 } else { 128 };

@@ -250,6 +250,16 @@ impl Review<'_> {
         for remark in &self.config.remarks {
             self.warn(&remark.key, remark.text.clone());
         }
+        let config = self.config;
+        let is_used = |name: &str| {
+            config.pools.values().chain(&config.fallback).any(|pool| pool.share.server.as_deref() == Some(name))
+        };
+        for name in config.servers.keys().filter(|name| !is_used(name)) {
+            let server = plain(name);
+            let text = format!("[servers.{server}] has no effect: no pool names it as its server");
+            let help = format!("write server = \"{server}\" in the pools that share its connections, or remove it");
+            self.warn(&format!("servers.{name}.max_connections"), text).help(help);
+        }
         for setting in settings::all().filter(|setting| setting.is_inert()) {
             let Some(location) = self.config.locations.get(&setting.key()) else { continue };
             let text = format!("{} has no effect: {}", setting.name, setting.doc);

@@ -64,7 +64,11 @@ fn check_client(config: &Config) -> Option<Unfit> {
         }
         _ => return None,
     };
-    Some(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
+    let hint = match config.format {
+        FileFormat::Toml => "name the missing file in [tls.client], in PEM, or set its mode to \"disable\"",
+        FileFormat::Ini => "name the missing file, in PEM, or set client_tls_sslmode = disable",
+    };
+    Some(Unfit { key: "tls.client.mode", message, hint })
 }
 
 /// A certificate needs its key, and a key its certificate.

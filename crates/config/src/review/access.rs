@@ -14,6 +14,7 @@ impl Review<'_> {
     pub(super) fn entry(&mut self) {
         self.open_doors();
         self.open_panel();
+        self.services();
         self.files_of_rules();
         self.forced_users();
         self.users();
@@ -26,8 +27,10 @@ impl Review<'_> {
         let method = config.auth.method;
         let encrypted = config.tls.client.mode >= SslMode::Require;
         let text = match method {
-            Method::Trust => format!("type trust on {address}: whoever reaches it may be any listed user"),
-            Method::Any => format!("type any on {address}: whoever reaches it comes in"),
+            Method::Trust => {
+                format!("type trust on {address}: every client that reaches it may log in as any listed user")
+            }
+            Method::Any => format!("type any on {address}: every client that reaches it may log in"),
             Method::Plain | Method::Ldap | Method::Pam if !encrypted => {
                 format!("type {method} on {address}: passwords cross the network as they are")
             }
@@ -61,8 +64,29 @@ impl Review<'_> {
         for (key, text, help) in web.accounts.oidc.mistakes() {
             self.fail(&format!("web.oidc.{key}"), text).help(help);
         }
-        for (key, text, help) in self.config.telemetry.mistakes() {
-            self.fail(&format!("telemetry.{key}"), text).help(help);
+    }
+
+    /// What is sent elsewhere needs an address there, and for alerts and telemetry the API's thread.
+    fn services(&mut self) {
+        let config = self.config;
+        for (section, mistakes) in [
+            (Section::Telemetry, config.telemetry.mistakes()),
+            (Section::Alerts, config.alerts.mistakes()),
+            (Section::Cluster, config.cluster.mistakes()),
+        ] {
+            for (key, text, help) in mistakes {
+                self.fail(&format!("{}.{key}", section.name()), text).help(help);
+            }
+        }
+        if !config.web.addresses.is_empty() {
+            return;
+        }
+        let collector = config.telemetry.endpoint.is_some().then_some((Section::Telemetry, "otlp_endpoint"));
+        let target = config.alerts.targets().next().map(|(name, _)| (Section::Alerts, name));
+        for (section, name) in [collector, target].into_iter().flatten() {
+            let text = format!("{} has no effect without the API", self.name(section, name));
+            let help = self.term("set address in [web], as in \"127.0.0.1\"", "set web_address, as in 127.0.0.1");
+            self.warn(&format!("{}.{name}", section.name()), text).help(help);
         }
     }
 

@@ -98,7 +98,7 @@ impl Cause {
             Cause::Typographic => format!("the value of \"{key}\" is in typographic quotes"),
             Cause::Escape => format!("the text of \"{key}\" has a backslash, which begins an escape in double quotes"),
             Cause::AfterQuote => format!("something follows the closing quote of \"{key}\""),
-            Cause::Switch => format!("\"{key}\" must be true or false: TOML has no other words for them"),
+            Cause::Switch => format!("\"{key}\" is a switch: TOML knows only true and false"),
             Cause::Trailing => format!("a comma or semicolon follows the value of \"{key}\""),
             Cause::TooLarge => format!("the number of \"{key}\" is too large"),
             Cause::LeadingZero => format!("the number of \"{key}\" begins with 0"),

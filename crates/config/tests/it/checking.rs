@@ -131,8 +131,8 @@ fn open_doors_are_found() {
     assert_eq!(
         with("trust", "*"),
         [
-            "2: warning: type trust on 0.0.0.0: whoever reaches it may be any listed user; choose a type with passwords, \
-          as scram-sha-256, or listen on 127.0.0.1 only"
+            "2: warning: type trust on 0.0.0.0: every client that reaches it may log in as any listed user; choose a type \
+             with passwords, as scram-sha-256, or listen on 127.0.0.1 only"
         ]
     );
     assert_eq!(
@@ -230,9 +230,52 @@ fn what_has_no_effect_is_said() {
         ]
     );
     assert_eq!(
+        with("[servers.main]\nmax_connections = 9"),
+        ["8: warning: [servers.main] has no effect: no pool names it as its server; write server = \"main\" in the \
+          pools that share its connections, or remove it"]
+    );
+    assert_eq!(
         complaints(LOGIN),
         ["0: warning: there are no pools: only the console can be reached; write [pools.NAME], and its host below it"]
     );
+}
+
+#[test]
+fn an_address_to_which_nothing_can_be_sent_is_found_and_not_shown() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}[web]\naddress = \"127.0.0.1\"\n{lines}"));
+    let target = |name: &str| {
+        let advice = "as in http://127.0.0.1:9093, or say where it is: env:NAME, file:/PATH";
+        vec![format!("10: error: {name} must be an http:// or https:// address; {advice}")]
+    };
+    for name in ["alertmanager", "slack", "webhook", "pagerduty_url"] {
+        for wrong in ["10.0.0.1:9093", "ftp://10.0.0.1", "http://", "http://a b"] {
+            assert_eq!(with(&format!("[alerts]\n{name} = \"{wrong}\"")), target(name), "{wrong}");
+        }
+        assert_eq!(with(&format!("[alerts]\n{name} = \"https://10.0.0.1/x\"")), [""; 0]);
+    }
+    assert_eq!(with("[alerts]\nslack = \"file:/etc/slack\"\npagerduty_key = \"0123\""), [""; 0]);
+    assert_eq!(
+        with("[telemetry]\notlp_endpoint = \"10.0.0.1:4318\""),
+        ["10: error: otlp_endpoint must be an http:// or https:// address; OTLP over HTTP has port 4318 usually"]
+    );
+    assert_eq!(
+        with("[cluster]\netcd = [\"http://10.0.0.1:2379\", \"10.0.0.2:2379\"]"),
+        [
+            "10: error: etcd must be http:// or https:// addresses; as in [\"http://10.0.0.1:2379\"]: etcd's port is 2379 \
+          usually"
+        ]
+    );
+}
+
+#[test]
+fn what_needs_the_api_is_named_where_there_is_none() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
+    let said = |name: &str| {
+        format!("8: warning: {name} has no effect without the API; set address in [web], as in \"127.0.0.1\"")
+    };
+    assert_eq!(with("[alerts]\nslack = \"file:/etc/slack\""), [said("slack")]);
+    assert_eq!(with("[telemetry]\notlp_endpoint = \"http://10.0.0.1:4318\""), [said("otlp_endpoint")]);
+    assert_eq!(with("[alerts]\nclients_waiting = 3"), [""; 0]);
 }
 
 #[test]
@@ -395,7 +438,7 @@ fn doors_of_other_types_are_looked_at() {
     assert_eq!(
         warned("auth_type = any\nlisten_addr = *"),
         [
-            "type any on 0.0.0.0: whoever reaches it comes in",
+            "type any on 0.0.0.0: every client that reaches it may log in",
             "database a has no user, which type any needs: nobody can log in there",
         ]
     );

@@ -156,7 +156,7 @@ fn settings_that_can_not_work_together() {
     assert_eq!(
         main_error("client_tls_sslmode = require"),
         "2: To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set; name the \
-         file, in PEM, or disable it"
+         missing file, in PEM, or set client_tls_sslmode = disable"
     );
     assert_eq!(
         main_error("server_tls_ciphers = AES256-SHA\nserver_tls_protocols = tlsv1.2"),
