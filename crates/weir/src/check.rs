@@ -13,6 +13,7 @@ use weir_store::{load, readable_secrets};
 
 use crate::color::Color;
 use crate::failure::Failure;
+use crate::process;
 use crate::web_tls::web_tls;
 
 use report::Report;
@@ -86,6 +87,7 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
     let mut report = Report { findings: weir_config::review(config, &load::facts()), ..Report::of(file) };
     report.findings.extend(unusable_certificate(config));
     report.findings.extend(missing_folders(config));
+    report.findings.extend(missing_user(config));
     report.findings.extend(unusable_addresses(config, file));
     let secrets = readable_secrets::warnings(config).into_iter();
     report.findings.extend(secrets.map(|text| ConfigFinding::of_file(Severity::Warning, file, text)));
@@ -150,12 +152,28 @@ fn no_interface(config: &Config, section: &str, address: SocketAddr) -> ConfigFi
     }
 }
 
+/// The user to switch to is not there, so that the start would fail.
+fn missing_user(config: &Config) -> Option<ConfigFinding> {
+    let name = config.process.user.as_deref().filter(|name| !process::is_user(name))?;
+    let key = "process.user";
+    let (file, line) = config.locations.file_and_line(key, &config.source);
+    Some(ConfigFinding {
+        severity: Severity::Warning,
+        file,
+        line,
+        key: Some(key.to_owned()),
+        text: format!("the operating system has no user {}", name.escape_debug()),
+        help: Some("create it, or name another one".to_owned()),
+    })
+}
+
 /// The folder of the Unix socket or that of the log is not there, so that the start would fail.
 fn missing_folders(config: &Config) -> Vec<ConfigFinding> {
     let of_log = config.log.file.as_deref().and_then(Path::parent).filter(|folder| folder.is_absolute());
+    let log_file = if config.format == FileFormat::Ini { "logfile" } else { "file in [log]" };
     let wanted = [
         ("listen.unix_socket_dir", "the Unix socket", "unix_socket_dir", config.listen.unix_socket_dir.as_deref()),
-        ("log.file", "the log", "file in [log]", of_log),
+        ("log.file", "the log", log_file, of_log),
     ];
     let missing = wanted.into_iter().filter_map(|(key, of, name, folder)| {
         let folder = folder.filter(|folder| !folder.is_dir())?;

@@ -107,11 +107,18 @@ pub(crate) fn is_root() -> bool {
     getuid().is_root()
 }
 
+/// Whether the operating system has a user of this name, as far as it can tell.
+pub(crate) fn is_user(name: &str) -> bool {
+    !matches!(User::from_name(name), Ok(None))
+}
+
 /// Switches to another user of the operating system; only root can.
 pub(crate) fn become_user(name: &str) -> Result<(), Failure> {
     let failed = |what: &str, e: Errno| Failure::Message(format!("can't become user {name}: {what}: {e}"));
     let user = User::from_name(name).map_err(|e| failed("looking it up", e))?;
-    let user = user.ok_or_else(|| Failure::Message(format!("can't become user {name}: there is no such user")))?;
+    let user = user.ok_or_else(|| {
+        Failure::Message(format!("can't become user {name}: there is no such user; create it, or name another one"))
+    })?;
     if user.uid == getuid() {
         return Ok(());
     }
@@ -211,6 +218,6 @@ mod tests {
         let Err(Failure::Message(text)) = prepare(&config, RunMode::Foreground, Other::None) else {
             panic!("a user out of nothing")
         };
-        assert_eq!(text, "can't become user no-such-user-here: there is no such user");
+        assert_eq!(text, "can't become user no-such-user-here: there is no such user; create it, or name another one");
     }
 }
