@@ -168,8 +168,7 @@ impl Stream {
     }
 
     fn file(path: &Path, format: LogFormat) -> io::Result<Stream> {
-        let file = append(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        Ok(Stream { path: Some(path.to_owned()), ..Stream::new(Box::new(file), format) })
+        Ok(Stream { path: Some(path.to_owned()), ..Stream::new(Box::new(append(path)?), format) })
     }
 
     /// Writes the collected lines; what the target does not accept is lost.
