@@ -27,7 +27,8 @@ Examples:
   weir cluster key /etc/weir/cluster.key     makes the key that encrypts secrets in it
 
 A weir.toml with [cluster] says how to reach etcd. With a shared configuration the nodes have
-[general], [auth], [limits], [users] and [pools] from there, and all else from their own weir.toml.";
+[general], [auth], [limits], [users], [servers] and [pools] from there, and all else from their own
+weir.toml.";
 
 const APPLY_HELP: &str = "\
 Examples:
@@ -241,7 +242,8 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
     let node_text = if node == file {
         text.clone()
     } else {
-        load::read(&node).map_err(|error| Failure::at(node.display(), error))?
+        let advised = |error| Failure::at(node.display(), format!("{error}; name a node's weir.toml as --node"));
+        load::read(&node).map_err(advised)?
     };
     let (own, _) = load::load_text_as_far(&node, &node_text, false);
     let secrets = SharedSecrets::new(&own.cluster);
@@ -251,7 +253,7 @@ fn checked(file: &Path, node: Option<&Path>) -> Result<Checked, Failure> {
     if weir_config::shared_sections(&text, true).is_empty() {
         return Err(Failure::at(
             file.display(),
-            "has nothing that nodes share: [pools], [auth], [users], [limits] or [general]",
+            "has nothing that nodes share: [pools], [servers], [auth], [users], [limits] or [general]",
         ));
     }
     let left_out = weir_config::shared_sections(&text, false);
@@ -320,7 +322,7 @@ fn rules(file: &Path, config: &Config) -> Result<Cluster, Failure> {
         Err(mistakes) => Err(check::mistaken(load::load_as_far(file).0, &mistakes)),
         Ok(_) => Err(Failure::at(
             file.display(),
-            "has no [cluster] with etcd's addresses; --node names the weir.toml of a node",
+            "has no [cluster] with etcd's addresses; name a node's weir.toml (apply and diff: as --node)",
         )),
     }
 }

@@ -62,7 +62,7 @@ Examples:
 const SERVE_EXAMPLES: &str = "\
 Examples:
   weir serve weir.toml           until a signal ends it
-  weir serve pgbouncer.ini       PgBouncer's file, in which what PgBouncer does holds
+  weir serve pgbouncer.ini       PgBouncer's file, with PgBouncer's meanings and defaults
 
 A first weir.toml:
 

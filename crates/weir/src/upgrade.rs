@@ -27,7 +27,7 @@ Starts this program with FILE, and has it take over from the one that serves: li
 clients between two transactions with their prepared statements and settings, TLS clients too, and
 idle servers. A client in a transaction follows when that is over; then the old process ends.
 If anything fails, the old process serves on, and the exit status is 1. A process that a supervisor
-has started, such as systemd, is replaced by way of that only: systemctl reload.
+has started, such as systemd, is replaced through that supervisor only: systemctl reload.
 
 Examples:
   weir upgrade /etc/weir/weir.toml               after a new version was installed
