@@ -321,7 +321,7 @@ impl Sign {
                 figure("max_connections")
             ),
             Sign::WaitsAndDatabaseAtItsLimit => format!(
-                "{waits}, and the pool has {} servers where {} are allowed: the database, or a limit that pools share, \
+                "{waits}, and the pool has {} of the {} servers that are allowed: the database, or a limit that pools share, \
                  gives no more. A larger size changes nothing. Look at max_connections, at what else is connected, and \
                  in the log for failed logins.",
                 figure("servers"),

@@ -93,7 +93,7 @@ fn of_thresholds(config: &Config, pool: &PoolMoment<'_>) -> Vec<Condition> {
         "clients_waiting",
         f64::from(alerts.clients_waiting),
         pool.clients_waiting,
-        format!("{} of pool {name} for a server.", plural(waiting, "client waits", "clients wait")),
+        format!("{} for a server of pool {name}.", plural(waiting, "client waits", "clients wait")),
         "See what the pool's servers do: the incidents in the panel.",
     );
     check(

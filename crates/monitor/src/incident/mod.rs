@@ -336,7 +336,8 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
         return Some((IncidentCause::FewerServers, format!("{wait}: {limit} is reached{}.", most.unwrap_or_default())));
     }
     if of.size > 0 && of.servers.len() < of.size as usize {
-        let text = format!("{wait}, and only {} of {} servers are in use.", of.servers.len(), of.size);
+        let are = if of.servers.len() == 1 { "is" } else { "are" };
+        let text = format!("{wait}, and only {} of {} servers {are} in use.", of.servers.len(), of.size);
         return Some((IncidentCause::FewerServers, text));
     }
     // If some servers end their work soon, the queue moves, and its length is a matter of sizes.
@@ -369,7 +370,10 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
         )),
         _ => Some((
             IncidentCause::LongQueries,
-            format!("{wait}; all {} servers run long queries; {longest}.", of.servers.len()),
+            match of.servers.len() {
+                1 => format!("{wait}; the only server runs a long query; {longest}."),
+                servers => format!("{wait}; all {servers} servers run long queries; {longest}."),
+            },
         )),
     }
 }

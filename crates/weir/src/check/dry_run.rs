@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use weir_base::Printable;
+use weir_base::{Printable, plural};
 use weir_terminal::{Term, columns, print_line};
 
 use crate::api_address;
@@ -98,16 +98,19 @@ fn lines(run: &Value, term: Term) -> Vec<String> {
     let sizes = &run["sizes"];
     let ((transactions, transactions99), (holders, _)) = (level("transactions"), level("holders"));
     lines.push(format!(
-        "size: session {}, transaction {}, auto {}; at most {transactions} clients were in a transaction at the same time \
+        "size: session {}, transaction {}, auto {}; at most {} in a transaction at the same time \
          ({transactions99} in 99 % of the time), and {holders} held state that keeps a server in auto",
         number(&sizes["session"]),
         number(&sizes["transaction"]),
-        number(&sizes["auto"])
+        number(&sizes["auto"]),
+        plural(transactions, "client was", "clients were")
     ));
     let (missed, unfollowed) = (number(&run["missed"]), number(&run["unfollowed"]));
     if missed + unfollowed > 0 {
         lines.push(term.yellow(&format!(
-            "the record was full: {missed} executions and {unfollowed} clients are missing; the sizes may be too small"
+            "the record was full: {} and {} are missing; the sizes may be too small",
+            plural(missed, "execution", "executions"),
+            plural(unfollowed, "client", "clients")
         )));
     }
     lines.push(format!("advice: {}", text(&run["advice"])));
@@ -163,7 +166,10 @@ mod tests {
             ]
         );
         (run["statements"], run["missed"]) = (json!([]), json!(7));
+        run["levels"]["transactions"]["peak"] = json!(1);
         let shown = lines(&run, Term::plain());
+        assert!(shown[2].contains("at most 1 client was in a transaction"), "{}", shown[2]);
+        assert!(shown[3].contains("7 executions and 0 clients are missing"), "{}", shown[3]);
         assert_eq!(shown[1], "no statement leaves session state, or needs it");
         assert!(shown[3].starts_with("the record was full: 7 executions"), "{shown:#?}");
         assert_eq!(cut(&"x".repeat(100)).chars().count(), LONGEST);
