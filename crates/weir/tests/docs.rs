@@ -125,13 +125,42 @@ fn every_bound_on_the_page_of_limits_has_a_name_that_there_is() {
         match names[..] {
             [constant, file] => {
                 let source = read(file);
-                assert!(source.contains(&format!("const {constant}: ")), "{file} has no {constant}");
+                let declared = source.split(&format!("const {constant}: ")).nth(1);
+                let declared = declared.unwrap_or_else(|| panic!("{file} has no {constant}"));
+                if let Some(number) = declared.split_once(" = ").and_then(|(_, rest)| value(rest.split(';').next()?)) {
+                    let is_named = spellings(number).iter().any(|spelling| line.contains(spelling));
+                    assert!(is_named, "{constant} is {number} in {file}, and the page has: {line}");
+                }
             }
             [setting] => assert!(settings.contains(&format!("| `{setting}` |")), "there is no setting {setting}"),
             _ => panic!("a bound is named by a setting, or by a constant and its file: {cells:?}"),
         }
     }
     assert!(bounds > 30, "the page was not understood: {bounds} bounds");
+}
+
+/// The number that a constant's expression is, if it has no names.
+fn value(expression: &str) -> Option<u64> {
+    let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+    if let Some((number_of, shift)) = expression.split_once("<<") {
+        return Some(number(number_of)? << number(shift)?);
+    }
+    if let Some((one, other)) = expression.split_once('+') {
+        return Some(number(one)? + number(other)?);
+    }
+    expression.split('*').map(number).product()
+}
+
+/// How a page may write a number.
+fn spellings(number: u64) -> Vec<String> {
+    let digits = number.to_string();
+    let grouped: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|three| str::from_utf8(three).ok()).collect();
+    let binary = [(10, "KiB"), (20, "MiB"), (20, "Mi ")].into_iter().filter(|(bits, _)| number % (1 << bits) == 0);
+    let mut all: Vec<String> = binary.map(|(bits, unit)| format!("{} {unit}", number >> bits)).collect();
+    all.push(grouped.join(","));
+    all.extend((number == 1).then(|| "one ".to_owned()));
+    all
 }
 
 #[test]
@@ -145,6 +174,34 @@ fn every_error_of_the_console_stands_on_the_page_of_errors() {
     let missing: Vec<_> =
         texts.iter().filter(|text| **text != "wait" && !page.contains(&format!("`{text}`"))).collect();
     assert!(missing.is_empty(), "docs/errors.md lacks the console's {missing:?}");
+}
+
+#[test]
+fn every_kind_of_fault_and_every_fuzz_target_stands_on_its_pages() {
+    let source = read("crates/admin/src/fault.rs");
+    let list = source.split("pub const FAULT_KINDS").nth(1).and_then(|rest| rest.split("];").next()).expect("a list");
+    let kinds = literals(list);
+    assert!(kinds.len() > 5, "{kinds:?}");
+    let row = |page: &str, start: &str| {
+        let text = read(page);
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{page} has no {start}")).to_owned()
+    };
+    let console = read("docs/console.md");
+    let faults = console.split("### SHOW FAULTS").nth(1).expect("a table of faults").to_owned();
+    let of_console = faults.lines().find(|line| line.starts_with("| `kind`")).expect("a row").to_owned();
+    for place in [row("docs/api.md", "| `weir_faults`"), of_console] {
+        let missing: Vec<_> = kinds.iter().filter(|kind| !place.contains(&format!("`{kind}`"))).collect();
+        assert!(missing.is_empty(), "{place} lacks {missing:?}");
+    }
+    let alerts = read("docs/alerts.md");
+    let missing: Vec<_> = kinds.iter().filter(|kind| !alerts.contains(&format!("| `{kind}` |"))).collect();
+    assert!(missing.is_empty(), "docs/alerts.md lacks {missing:?}");
+    let proof = read("docs/proof.md");
+    let targets = fs::read_dir(root().join("fuzz/fuzz_targets")).expect("a folder");
+    let targets = targets.map(|entry| entry.expect("an entry").path());
+    let names = targets.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    let missing: Vec<_> = names.filter(|name| !proof.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/proof.md lacks the fuzz targets {missing:?}");
 }
 
 #[test]
@@ -223,6 +280,29 @@ fn paths_and_links_on_every_page_lead_somewhere() {
 
 /// The most bytes of ARCHITECTURE.md: it is read first, and the rest is at the head of each file.
 const ARCHITECTURE_BYTES: usize = 12 * 1024;
+
+/// A blank line within a table ends it, and the rows behind it are shown as text.
+#[test]
+fn every_table_of_a_page_has_a_head_and_rows_of_its_width() {
+    let width = |line: &str| line.replace("\\|", "").matches('|').count();
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        let (mut is_code, mut before) = (false, "");
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            is_code ^= line.starts_with("```");
+            if !is_code && line.starts_with('|') {
+                let place = format!("{}:{}", page.display(), at + 1);
+                let head = lines
+                    .get(at + 1)
+                    .is_some_and(|next| next.starts_with('|') && !next.contains(char::is_alphanumeric));
+                assert!(before.starts_with('|') || head, "{place}: a row without a head");
+                assert!(!before.starts_with('|') || width(line) == width(before), "{place}: another number of cells");
+            }
+            before = line;
+        }
+    }
+}
 
 #[test]
 fn the_page_of_the_architecture_is_short_and_names_what_there_is() {
