@@ -176,7 +176,8 @@ static NOISES: &[Noise] = &[
         name: "100 functions",
         again: |out, turn| {
             (0..100).for_each(|at| {
-                let text = format!("create or replace function noise() returns int language sql as 'select {turn} + {at}'");
+                let text =
+                    format!("create or replace function noise() returns int language sql as 'select {turn} + {at}'");
                 put_front::query(out, text);
             });
         },
