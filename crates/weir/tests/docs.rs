@@ -156,7 +156,8 @@ fn spellings(number: u64) -> Vec<String> {
     let digits = number.to_string();
     let grouped: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|three| str::from_utf8(three).ok()).collect();
-    let binary = [(10, "KiB"), (20, "MiB"), (20, "Mi ")].into_iter().filter(|(bits, _)| number % (1 << bits) == 0);
+    let binary =
+        [(10, "KiB"), (20, "MiB"), (20, "Mi ")].into_iter().filter(|(bits, _)| number.is_multiple_of(1 << bits));
     let mut all: Vec<String> = binary.map(|(bits, unit)| format!("{} {unit}", number >> bits)).collect();
     all.push(grouped.join(","));
     all.extend((number == 1).then(|| "one ".to_owned()));
