@@ -1,7 +1,7 @@
 //! A statement whose tables change between its Describe and its Bind: what clients get directly, and over few servers.
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Site, ask, users};
+use weir_tests::{Batch, Mode, Setup, Site, ask, users};
 
 /// A change of what a statement names.
 struct Change {
@@ -259,6 +259,102 @@ fn who_comes_after_a_change_past_the_pool_gets_no_error_for_it() {
         let seen = come_later(&pooled, change);
         assert_eq!(seen, come_later(&direct, change), "{}", change.what);
         assert!(!seen.iter().any(|line| line.starts_with("Error")), "{seen:?}");
+    }
+}
+
+/// Changes after which PostgreSQL can't analyse a statement again with the first types of its parameters, which take the
+/// values nevertheless: it reads these first.
+const UNANALYSED: [Change; 4] = [
+    Change {
+        what: "another type of a column",
+        before: "CREATE TABLE t (id int); INSERT INTO t VALUES (5)",
+        statement: "SELECT id FROM t WHERE id = $1",
+        values: &["5"],
+        change: "ALTER TABLE t ALTER COLUMN id TYPE text",
+    },
+    Change {
+        what: "another function of the same name",
+        before: "CREATE FUNCTION ours(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        statement: "SELECT ours($1)",
+        values: &["5"],
+        change: "ALTER FUNCTION ours(int) RENAME TO theirs; \
+                 CREATE FUNCTION ours(text) RETURNS int LANGUAGE sql AS 'SELECT 2'",
+    },
+    Change {
+        what: "a view in the place of a table",
+        before: "CREATE TABLE t (id int, more int); INSERT INTO t VALUES (5, 6)",
+        statement: "SELECT more FROM t WHERE id = $1",
+        values: &["5"],
+        change: "DROP TABLE t; CREATE VIEW t AS SELECT '5'::text AS id, 6 AS more",
+    },
+    Change {
+        what: "a column that takes other values",
+        before: "CREATE TABLE t (id text)",
+        statement: "INSERT INTO t VALUES ($1) RETURNING id",
+        values: &["5"],
+        change: "DROP TABLE t; CREATE TABLE t (id int)",
+    },
+];
+
+const CLEAR_UNANALYSED: &str = "DO 'BEGIN DROP VIEW t; EXCEPTION WHEN OTHERS THEN NULL; END'; \
+     DO 'BEGIN DROP TABLE t; EXCEPTION WHEN OTHERS THEN NULL; END'; \
+     DROP FUNCTION IF EXISTS ours(int); DROP FUNCTION IF EXISTS theirs(int); DROP FUNCTION IF EXISTS ours(text)";
+
+/// What clients receive that come after such a change past the pool, and one that has the statement from before.
+fn come_after(site: &Site, change: &Change, way: u32) -> Vec<String> {
+    site.connect().query_all(CLEAR_UNANALYSED).unwrap();
+    site.connect().query_all(change.before).unwrap();
+    let run = || Batch::new().bind("", "s", change.values).execute("", 0);
+    let mut old = site.connect();
+    ask(&mut old, &Uses::Once.prepare(change), 1);
+    let mut seen = ask(&mut old, &Uses::Once.run(change), 1);
+    past_the_pool(site).query_all(change.change).unwrap();
+    for _ in 0..2 {
+        let mut new = site.connect();
+        let parse = || Batch::new().parse("s", change.statement);
+        let batches = match way {
+            0 => vec![parse().sync()],
+            1 => vec![parse().describe_statement("s").sync()],
+            2 => vec![parse().bind("", "s", change.values).describe_portal("").execute("", 0).sync()],
+            _ => vec![Batch::new().query("BEGIN"), parse().sync(), run().sync(), Batch::new().query("COMMIT")],
+        };
+        batches.iter().for_each(|batch| seen.extend(ask(&mut new, batch, 1)));
+        (0..2).for_each(|_| seen.extend(ask(&mut new, &run().sync(), 1)));
+        seen.push("old".into());
+        seen.extend(ask(&mut old, &Uses::Once.run(change), 1));
+    }
+    seen
+}
+
+#[test]
+fn who_comes_after_a_change_past_the_pool_gets_what_the_text_means_by_then() {
+    let direct = Site::direct();
+    let pooled = [Site::transaction(1), Site::with(Setup::new(Mode::Auto).size(1), Mode::Auto)];
+    for (change, way) in UNANALYSED.iter().flat_map(|change| (0..4).map(move |way| (change, way))) {
+        let expected = come_after(&direct, change, way);
+        let failures = expected.iter().filter(|line| line.starts_with("Error")).count();
+        assert_eq!(failures, 2, "only who has the statement from before gets errors: {expected:?}");
+        for site in &pooled {
+            assert_eq!(come_after(site, change, way), expected, "{}, {way}", change.what);
+        }
+    }
+}
+
+/// The first use of a statement comes behind that of another one, which was executed.
+#[test]
+fn who_comes_after_such_a_change_gets_at_most_one_error_wherever_the_statement_is_used() {
+    let site = Site::transaction(1);
+    for change in &UNANALYSED {
+        site.connect().query_all(CLEAR_UNANALYSED).unwrap();
+        site.connect().query_all(change.before).unwrap();
+        ask(&mut site.connect(), &Uses::Once.prepare(change), 1);
+        past_the_pool(&site).query_all(change.change).unwrap();
+        let come = || {
+            let batch = Batch::new().parse("o", "SELECT 1").bind("", "o", &[]).execute("", 0);
+            let batch = batch.parse("s", change.statement).bind("", "s", change.values).execute("", 0).sync();
+            ask(&mut site.connect(), &batch, 1).iter().any(|line| line.starts_with("Error"))
+        };
+        assert_eq!([come(), come(), come()], [true, false, false], "{}", change.what);
     }
 }
 

@@ -8,7 +8,7 @@ use weir_pgwire::{Dirty, Head};
 
 use crate::long_text::LONG_TEXT;
 use crate::params::{ParamTable, Params};
-use crate::statements::{Interner, ParseEnvironment, PoolStatements};
+use crate::statements::{Interner, Key, ParseEnvironment, PoolStatements};
 use crate::watched::StatementWatch;
 
 /// So many bytes of a text cost as much as a message.
@@ -183,11 +183,12 @@ impl Context<'_> {
         self.without_cache == WithoutCache::Kept || self.rules.state.on_dirty != OnDirty::Keep
     }
 
-    /// By what a text is parsed that a client with these parameters sends now, as far as that is known; `asked`: those of
-    /// its login.
-    pub(crate) fn parse_environment(&self, client: &Params, asked: &Params) -> ParseEnvironment {
+    /// By what this text is parsed if a client with these parameters sends it now, as far as that is known; `asked`: those
+    /// of its login.
+    pub(crate) fn parse_environment(&self, text: Key, client: &Params, asked: &Params) -> ParseEnvironment {
         let values = self.params.read_by(client, asked, self.statements.custom_is_planned);
-        self.interner.environment(values, self.statements.schema_changes())
+        let environment = self.interner.environment(values, self.statements.schema_changes());
+        self.statements.environment_of(text, environment)
     }
 
     /// Something was done that costs as much as so many messages.

@@ -47,11 +47,13 @@ pub(crate) struct PendingDescribe {
 /// The statements that Bind messages since the last ReadyForQuery were about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Bound {
-    /// No Bind was about a statement with a name.
+    /// There was no Bind.
     #[default]
     None,
     /// Every Bind was about this statement.
     One(Key),
+    /// Every Bind was about a statement that is not shared.
+    Own,
     /// The Bind messages were about several statements.
     Several,
 }
@@ -161,6 +163,7 @@ impl Descriptions {
         self.bound = match (statement, self.bound) {
             (Some(key), Bound::None) => Bound::One(key),
             (Some(key), Bound::One(known)) if known == key => Bound::One(key),
+            (None, Bound::None | Bound::Own) => Bound::Own,
             _ => Bound::Several,
         };
     }
@@ -173,6 +176,11 @@ impl Descriptions {
     /// The statement that each Bind since the last ReadyForQuery was about.
     pub(crate) fn bound(&self) -> Option<Key> {
         if let Bound::One(key) = self.bound { Some(key) } else { None }
+    }
+
+    /// Whether several statements were bound since the last ReadyForQuery.
+    pub(crate) fn has_bound_several(&self) -> bool {
+        self.bound == Bound::Several
     }
 
     /// All requests are answered.

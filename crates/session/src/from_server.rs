@@ -774,18 +774,33 @@ impl<O: Out> MessageParser<'_, '_, O> {
         match says {
             Statements::AsBelieved => {}
             Statements::Outdated => self.statement_is_outdated(),
+            Statements::Unanalysed => self.statement_is_unanalysed(),
             Statements::Missing | Statements::Taken => self.statements_are_others(says, view),
+        }
+    }
+
+    /// The statement that the oldest request is about, if it is known.
+    fn used_statement(&self) -> Option<Key> {
+        match self.server.pending.head() {
+            Some(Expected::BindKept) => self.server.repeatable.as_deref().map(|kept| kept.statement),
+            Some(Expected::Bind) => self.server.descriptions.bound(),
+            Some(head) if head.is_noted() => self.server.descriptions.oldest().and_then(Described::key),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL analyses a statement again with its first types of parameters, with a Bind or a Describe.
+    fn statement_is_unanalysed(&mut self) {
+        let used = self.used_statement();
+        let is_bind = matches!(self.server.pending.head(), Some(Expected::Bind));
+        if used.is_some() || (is_bind && self.server.descriptions.has_bound_several()) {
+            self.ctx.statements.note_unanalysed(used);
         }
     }
 
     /// What the statement that was used names has changed since it was prepared.
     fn statement_is_outdated(&mut self) {
-        let failed = match self.server.pending.head() {
-            Some(Expected::Bind | Expected::BindKept) => self.server.descriptions.bound(),
-            Some(head) if head.is_noted() => self.server.descriptions.oldest().and_then(Described::key),
-            _ => None,
-        };
-        match failed {
+        match self.used_statement() {
             // The pool's other servers have the statement from before the change, too.
             Some(key) => {
                 self.server.statements.mark_doubtful(key);

@@ -23,6 +23,8 @@ pub(crate) const MAX_KEPT: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Repeatable {
     pub(crate) statement: Key,
+    /// Its client may have prepared it later than the server.
+    pub(crate) is_newer: bool,
     /// The messages as the client sent them, and where the newest begins.
     pub(crate) messages: Vec<u8>,
     pub(crate) newest: usize,

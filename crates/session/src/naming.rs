@@ -451,7 +451,7 @@ impl Link<'_, '_> {
             self.count_shape(ShapeKey(statement.key().0 as u64), text, effects.may_leave);
         }
         if kept {
-            self.keep(statement.key(), message, head);
+            self.keep(&known, message, head);
         }
         Ok(self.renamed_bind(head, bind, statement.name()))
     }
@@ -522,7 +522,7 @@ impl Link<'_, '_> {
             let kept = self.is_to_be_kept(fit);
             self.expect_description(&known, kept);
             if kept {
-                self.keep(known.statement.key(), message, head);
+                self.keep(&known, message, head);
             }
             put_front::describe(self.ctx.scratch, Of::Statement, known.statement.name());
             return Ok(Rewrite::Replaced);

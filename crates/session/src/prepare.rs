@@ -16,7 +16,7 @@ use crate::long_text::{LONG_TEXT, SEARCHED};
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NotInterned, PreparationState, Statement, cost};
+use crate::statements::{Key, NotInterned, ParseEnvironment, PreparationState, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::Change;
 
@@ -26,9 +26,9 @@ const NEW_TEXT: u32 = 24;
 impl Link<'_, '_> {
     /// The statement of a Parse whose name is followed by `rest`.
     pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
-        let environment = self.ctx.parse_environment(&self.client.params, &self.client.start.asked);
         let before = self.ctx.interner.stored();
         let read = self.ctx.interner.read(rest, self.client.arriving.as_deref_mut());
+        let environment = self.environment_of(read.key);
         let statement = self.ctx.interner.intern_read(self.ctx.statements, rest, read, environment);
         self.ctx.spend_on_text(rest.len());
         if self.ctx.interner.stored() != before {
@@ -61,17 +61,26 @@ impl Link<'_, '_> {
             return self.make_ready(name, given);
         }
         let found = self.touch(given.statement.key());
-        if matches!(found, OnServer::Ready | OnServer::Unsure) { Ok(found) } else { self.make_ready(name, given) }
+        let is_ready = matches!(found, OnServer::Ready | OnServer::Unsure);
+        if is_ready && !(given.statement.is_unanalysed() && self.may_be_newer(given)) {
+            return Ok(found);
+        }
+        self.make_ready(name, given)
+    }
+
+    /// By what this text is parsed if the client sends it now.
+    fn environment_of(&self, text: Key) -> ParseEnvironment {
+        self.ctx.parse_environment(text, &self.client.params, &self.client.start.asked)
     }
 
     /// Whether the statement would be read and planned by other values now than when it was given to the client.
     fn is_read_otherwise(&self, given: &Given) -> bool {
-        given.statement.environment() != self.ctx.parse_environment(&self.client.params, &self.client.start.asked)
+        given.statement.environment() != self.environment_of(given.statement.text_key())
     }
 
     fn make_ready(&mut self, name: &[u8], given: &mut Given) -> Result<OnServer, StopReason> {
         if self.is_read_otherwise(given) {
-            let environment = self.ctx.parse_environment(&self.client.params, &self.client.start.asked);
+            let environment = self.environment_of(given.statement.text_key());
             let again = self.ctx.interner.intern_again(self.ctx.statements, &given.statement, environment);
             given.statement = again.map_err(not_interned)?;
             self.client.statements_mut().replace(name, given.statement.clone());

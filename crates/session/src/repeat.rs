@@ -22,24 +22,25 @@ use crate::context::Context;
 use crate::expected::Expected;
 use crate::kept_request::{Begun, MAX_KEPT, Repeat, Repeatable, Stage, UNCHARGED};
 use crate::link::Link;
+use crate::names::Given;
 use crate::out::{Out, View};
 use crate::same_shape::Fit;
 use crate::server::Server;
 use crate::server_error::Statements;
 use crate::skip::skip_to_sync;
-use crate::statements::Key;
 use crate::stop::{ReplyWait, StopReason};
 
 impl Link<'_, '_> {
     /// Keeps the request that was just decided, the first of a transaction, which is about this statement.
     #[cold]
-    pub(crate) fn keep(&mut self, statement: Key, message: &[u8], head: Head) {
+    pub(crate) fn keep(&mut self, given: &Given, message: &[u8], head: Head) {
         if head.total() > MAX_KEPT {
             return;
         }
         self.server.pending.newest_is_kept();
         let mut kept = Repeatable {
-            statement,
+            statement: given.statement.key(),
+            is_newer: self.may_be_newer(given),
             messages: self.ctx.spare_buffer(),
             newest: 0,
             description: Vec::new(),
@@ -164,7 +165,12 @@ pub(crate) fn failed(server: &mut Server, client: Option<&mut Client>) -> Vec<u8
 
 /// Whether the oldest request is repeated, after an error that says this of the server's statements.
 pub(crate) fn is_repeated(server: &Server, says: Statements) -> bool {
-    let kept = server.repeatable.as_deref().filter(|_| matches!(says, Statements::Outdated | Statements::Missing));
+    let kept = server.repeatable.as_deref().filter(|kept| match says {
+        Statements::Outdated | Statements::Missing => true,
+        // Otherwise the client's statement is the one that it was.
+        Statements::Unanalysed => kept.is_newer,
+        Statements::AsBelieved | Statements::Taken => false,
+    });
     let head = server.pending.head();
     kept.is_some_and(|kept| matches!(kept.stage, Stage::Open | Stage::Ended))
         && matches!(head, Some(Expected::BindKept | Expected::DescribeKnown | Expected::DescribeKnownRows))

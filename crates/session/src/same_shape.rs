@@ -70,6 +70,12 @@ impl Link<'_, '_> {
         Ok(next(given, has, anew, asked))
     }
 
+    /// Whether the client's Parse may be newer than what the server has, which was just touched: the server has not taken
+    /// it since, and the client was given nothing of it.
+    pub(crate) fn may_be_newer(&self, given: &Given) -> bool {
+        given.shape.shape.is_unknown() && !is_certain(given.shape, self.server.statements.newest())
+    }
+
     /// Makes sure that the server has what the client calls `name` and is about to use. Returns whether the statement
     /// still has the shape that the client was given.
     #[inline]

@@ -55,6 +55,8 @@ pub(crate) enum Statements {
     AsBelieved,
     /// The statements were prepared under other definitions ("cached plan must not change result type").
     Outdated,
+    /// The statement that was used means nothing any more with the types that its parameters had when it was prepared.
+    Unanalysed,
     /// A statement is gone.
     Missing,
     /// A statement is there already.
@@ -70,6 +72,12 @@ pub(crate) struct ErrorRead {
     pub(crate) code: [u8; 5],
     /// What the error says of the server's statements.
     pub(crate) statements: Statements,
+}
+
+/// Whether an error comes from this file of PostgreSQL's parse analysis, which no RAISE can name. Names of types mean the
+/// same whichever the parameters are, and values of parameters may be such names (`regtype`).
+fn is_of_analysis(file: &str) -> bool {
+    file.starts_with("parse_") && file.ends_with(".c") && file != "parse_type.c"
 }
 
 /// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
@@ -88,6 +96,7 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
         "0A000" if get(b'R').is_none_or(|routine| routine == CHANGED_BY) => Statements::Outdated,
         "26000" => Statements::Missing,
         "42P05" => Statements::Taken,
+        _ if get(b'F').is_some_and(|file| is_of_analysis(&file)) => Statements::Unanalysed,
         _ => Statements::AsBelieved,
     };
     let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");

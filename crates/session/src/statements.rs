@@ -7,7 +7,8 @@
 //! A *parse environment* is the context in which PostgreSQL parses a text: the parameters that decide what a literal or
 //! a name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The
 //! same text of clients that differ in these, and the same text before and after a definition has changed, are two
-//! statements.
+//! statements. So are a text before and after PostgreSQL could not analyse it again with the types of its parameters:
+//! whoever prepares it then gets what it means by then, and who holds the first gets PostgreSQL's error.
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! no client can prepare a collision, and a name means the same on every worker. The full text is compared nevertheless
@@ -19,7 +20,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -82,6 +83,11 @@ impl Key {
 pub(crate) struct ParseEnvironment(pub(crate) u64);
 
 impl ParseEnvironment {
+    /// The environment after the analysis of a text has failed; `at`: when, by the number of a preparation.
+    fn after_failure(self, at: u64) -> ParseEnvironment {
+        ParseEnvironment(self.0 ^ at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     /// The identity of the statement with this text, in this environment.
     fn key_of(self, text: Key) -> Key {
         // The multiplier is odd, so no two environments are one. Both factors are keyed hashes.
@@ -93,7 +99,7 @@ impl ParseEnvironment {
 /// What is known of a text that a client sent, once it was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextRead {
-    key: Key,
+    pub(crate) key: Key,
     /// What is known of a long text.
     long: Option<Judgement>,
 }
@@ -119,6 +125,8 @@ pub(crate) struct Statement {
     environment: ParseEnvironment,
     name: [u8; NAME_LEN],
     text: Arc<Text>,
+    /// PostgreSQL could not analyse it again.
+    is_unanalysed: AtomicBool,
     listed: Arc<Table<Statement>>,
     /// The pool's share of the text, and the statement's own size.
     _charges: (Charge, Charge),
@@ -136,6 +144,17 @@ impl Statement {
 
     pub(crate) fn environment(&self) -> ParseEnvironment {
         self.environment
+    }
+
+    /// The identity of its text.
+    pub(crate) fn text_key(&self) -> Key {
+        self.text.key
+    }
+
+    /// Whether PostgreSQL could not analyse the statement again: who prepares its text now gets another one.
+    #[inline]
+    pub(crate) fn is_unanalysed(&self) -> bool {
+        self.is_unanalysed.load(Ordering::Relaxed)
     }
 
     /// What is known of the statement's text.
@@ -265,6 +284,7 @@ impl Interner {
             shared: PoolShared::default(),
             outdated: HashMap::default(),
             all_outdated: 0,
+            unanalysed: HashMap::default(),
             are_dropped: false,
             texts: TextCounts::default(),
             custom: CustomNames::default(),
@@ -397,6 +417,7 @@ impl Interner {
             environment,
             name: name_of(key),
             text,
+            is_unanalysed: AtomicBool::new(false),
             listed: pool.statements.clone(),
             _charges: (share, own),
         });
@@ -506,6 +527,9 @@ pub struct PoolStatements {
     outdated: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
     /// The number of the next preparation when all statements were last outdated; 0: never.
     all_outdated: u64,
+    /// Texts of which PostgreSQL could not analyse a statement again since definitions have last changed here, and the
+    /// number of a preparation then.
+    unanalysed: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
     /// A function has dropped statements of ours on a server, and may do so again.
     are_dropped: bool,
     /// How often texts were sent, where servers are asked what they leave.
@@ -548,6 +572,9 @@ pub struct PoolShared {
 
 /// The most statements that are remembered as outdated; when it is reached, all are outdated once.
 const MAX_OUTDATED: usize = 1024;
+
+/// The most texts that are remembered as not analysed; when it is reached, every text becomes another statement once.
+const MAX_UNANALYSED: usize = 1024;
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
 const MAX_ACCEPTED: usize = 8192;
@@ -593,6 +620,33 @@ impl PoolStatements {
     pub(crate) fn schema_changed(&mut self) {
         self.shared.changes.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
+        self.unanalysed = HashMap::default();
+    }
+
+    /// PostgreSQL could not analyse this statement again: whoever prepares its text from here on gets another one. `None`:
+    /// it is not known which statement, so that all texts become others.
+    #[cold]
+    pub(crate) fn note_unanalysed(&mut self, key: Option<Key>) {
+        let Some(key) = key else { return self.schema_changed() };
+        let Some(statement) = self.statements.find(key) else { return };
+        // Its holders may try again and again: that says nothing of what was prepared since.
+        if statement.is_unanalysed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.unanalysed.len() >= MAX_UNANALYSED {
+            return self.schema_changed();
+        }
+        let now = self.next_preparation();
+        self.unanalysed.insert(statement.text.key, now);
+    }
+
+    /// The environment of a text that is prepared now, whose other parts are `environment`.
+    #[inline]
+    pub(crate) fn environment_of(&self, text: Key, environment: ParseEnvironment) -> ParseEnvironment {
+        if self.unanalysed.is_empty() {
+            return environment;
+        }
+        self.unanalysed.get(&text).map_or(environment, |at| environment.after_failure(*at))
     }
 
     /// How often functions have changed, as any worker of the pool has seen.

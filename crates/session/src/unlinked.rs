@@ -48,8 +48,8 @@ pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> 
     if parse.name.is_empty() || client.has_statement(parse.name) || !room || !readable {
         return false;
     }
-    let environment = ctx.parse_environment(&client.params, &client.start.asked);
     let read = ctx.interner.read(parse.rest, client.arriving.as_deref_mut());
+    let environment = ctx.parse_environment(read.key, &client.params, &client.start.asked);
     let known = ctx.interner.find(ctx.statements, parse.rest, read, environment);
     let Some(statement) = known.filter(|s| ctx.statements.has_accepted(s.key())) else { return false };
     if make_room(client, ctx, parse.name, parse.rest).is_err() {

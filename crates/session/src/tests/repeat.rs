@@ -1,6 +1,6 @@
 //! Requests that are sent again, since their server refused a statement for what its client could not know.
 
-use weir_pgwire::{ErrorFields, put_back};
+use weir_pgwire::{ErrorFields, HEAD, put_back};
 
 use super::rig::*;
 use crate::from_client::ClientOutcome;
@@ -274,4 +274,69 @@ fn another_error_with_that_code_is_the_clients() {
     let fields = ErrorFields { severity: "ERROR", sqlstate: "0A000", message: "no", detail: None, hint: None };
     put_back::error_from(&mut other, &fields, "DefineIndex");
     assert_eq!(tags(&link.tell(&[other, ready()])), "EZ");
+}
+
+/// An error of PostgreSQL's parse analysis.
+fn unanalysed() -> Vec<u8> {
+    let plain = error("42883", "operator does not exist: text = integer");
+    let mut error = Vec::new();
+    put_back::error_with(&mut error, &plain[HEAD..], &[(b'F', "parse_oper.c")]);
+    error
+}
+
+#[test]
+fn a_text_that_can_not_be_analysed_again_is_another_statement_for_who_prepares_it_then() {
+    let mut link = late();
+    let old = names(&link.ask(&[bind("s"), execute(), sync()])).remove(0);
+    let Repeat { messages, .. } = repeated(&mut link, &[unanalysed(), ready()]);
+    let sent = link.ask(&[messages]);
+    assert_eq!(tags(&sent), "PBES", "the client's own Parse may be newer");
+    let new = names(&sent).remove(0);
+    assert_ne!(new, old);
+    assert_eq!(tags(&link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()])), "2CZ");
+    assert_eq!(names(&link.ask(&[bind("s"), execute(), sync()])), std::slice::from_ref(&new));
+    assert_eq!(tags(&link.tell(&[bound(), complete("SELECT 1"), ready()])), "2CZ");
+    // Whoever comes then has the new one.
+    link.client = Client::new(3, link.client.mode(), link.client.params().clone());
+    assert_eq!(names(&link.ask(&[parse("s", "select 1"), bind("s"), execute(), sync()])), [new]);
+}
+
+#[test]
+fn who_holds_a_statement_that_can_not_be_analysed_again_keeps_it() {
+    let mut link = Link::transaction();
+    let old = link.prepared("s", "select 1");
+    let mut new = Vec::new();
+    for id in 2..40 {
+        assert_eq!(names(&link.ask(&[bind("s"), execute(), sync()])), std::slice::from_ref(&old));
+        assert_eq!(tags(&link.tell(&[unanalysed(), ready()])), "EZ");
+        let client = Client::new(id, link.client.mode(), link.client.params().clone());
+        let holder = std::mem::replace(&mut link.client, client);
+        let sent = link.ask(&[parse("s", "select 1"), sync()]);
+        assert_eq!(tags(&sent), if id == 2 { "PS" } else { "S" }, "an error again says nothing of the new one");
+        new.extend(names(&sent));
+        link.tell(&if id == 2 { vec![parsed(), ready()] } else { vec![ready()] });
+        link.client = holder;
+    }
+    assert!(new.len() == 1 && new[0] != old);
+}
+
+#[test]
+fn an_error_of_a_function_or_of_a_value_says_nothing_of_the_analysis() {
+    let of = |file: &str, context: Option<&str>| {
+        let (plain, mut error) = (error("42883", "no"), Vec::new());
+        let more = [(b'F', file), (b'W', context.unwrap_or_default())];
+        put_back::error_with(&mut error, &plain[HEAD..], &more[..1 + usize::from(context.is_some())]);
+        error
+    };
+    for other in [
+        of("pl_exec.c", None),
+        of("parse_func.c", Some("PL/pgSQL function f() line 1 at EXECUTE")),
+        of("parse_type.c", None),
+    ] {
+        let mut link = late();
+        link.ask(&[bind("s"), execute(), sync()]);
+        assert_eq!(tags(&link.tell(&[other, ready()])), "EZ");
+        link.client = Client::new(3, link.client.mode(), link.client.params().clone());
+        assert_eq!(tags(&link.ask(&[parse("s", "select 1"), sync()])), "S");
+    }
 }
