@@ -283,6 +283,29 @@ fn in_auto_a_statement_that_sql_executes_keeps_its_client_if_it_may_set_what_nob
     }
 }
 
+/// As of a domain by itself: the types are made by a client of the pool, after functions were read.
+#[test]
+fn in_auto_a_type_that_a_client_makes_of_a_domain_is_asked_about_each_time() {
+    let site =
+        Site::with(Setup::new(Mode::Auto).size(3).limit("server_round_robin = true\nmax_pinned = 100"), Mode::Auto);
+    let create = "CREATE FUNCTION takes(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS \
+         $$ BEGIN IF n = 1 THEN PERFORM pg_try_advisory_lock(42); END IF; RETURN n; END $$; \
+         CREATE DOMAIN checked AS int CHECK (takes(value) >= 0); GRANT CREATE ON SCHEMA public TO PUBLIC";
+    site.superuser().query_all(create).unwrap();
+    let ways = [
+        ("CREATE TYPE pair AS (a checked)", "SELECT '(?)'::pair"),
+        ("CREATE TABLE pairs (a pair)", "INSERT INTO pairs VALUES ('(?)')"),
+        ("CREATE TYPE span AS RANGE (subtype = checked)", "SELECT '[?,2]'::span"),
+        ("CREATE TYPE later AS (a int); ALTER TYPE later ADD ATTRIBUTE b checked", "SELECT '(7,?)'::later"),
+    ];
+    for (create, text) in ways {
+        let mut maker = site.connect();
+        (0..5).for_each(|n| drop(maker.query(&format!("SELECT {n}")).unwrap()));
+        maker.query_all(create).unwrap();
+        text_leaves_now_and_then(&site, text, LOCKED);
+    }
+}
+
 /// Where nothing else leaves state, no definition is of interest but those that give a function another name.
 #[test]
 fn in_auto_an_operator_that_a_client_makes_over_a_function_of_postgresql_is_asked_about_each_time() {

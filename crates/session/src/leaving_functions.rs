@@ -146,6 +146,41 @@ const NO_TRIGGER: &str = " AND prorettype OPERATOR(pg_catalog.<>) ALL('{2279,383
 /// The words of commands that an event trigger may run for.
 const DEFINING: &str = "{alter,cluster,comment,create,drop,grant,import,into,refresh,reindex,revoke,security}";
 
+/// Objects that call no function, by the tags of CREATE and ALTER.
+const CALL_NONE: [&[u8]; 11] = [
+    b"COLLATION",
+    b"DATABASE",
+    b"DEFAULT PRIVILEGES",
+    b"LARGE OBJECT",
+    b"ROLE",
+    b"SEQUENCE",
+    b"SERVER",
+    b"SUBSCRIPTION",
+    b"SYSTEM",
+    b"TABLESPACE",
+    b"USER MAPPING",
+];
+
+/// Objects that call only functions of users, or those that their text calls by name. Any other may be made over one of
+/// PostgreSQL's, as an operator is.
+const CALL_NAMED: [&[u8]; 14] = [
+    b"DOMAIN",
+    b"EVENT TRIGGER",
+    b"FOREIGN TABLE",
+    b"INDEX",
+    b"MATERIALIZED VIEW",
+    b"POLICY",
+    b"PUBLICATION",
+    b"RULE",
+    // With what it holds.
+    b"SCHEMA",
+    b"STATISTICS",
+    b"TABLE",
+    b"TRIGGER",
+    b"TYPE",
+    b"VIEW",
+];
+
 /// What in a pool's database leaves state, as far as this worker knows.
 #[derive(Debug, Default)]
 pub(crate) struct LeavingFunctions {
@@ -196,29 +231,17 @@ impl LeavingFunctions {
         if self.found.is_empty() { Leaving::Nothing } else { Leaving::Askable }
     }
 
-    /// Whether a command with this tag, whose text may leave `kinds`, may change what leaves state, or what calls it.
+    /// Whether a command with this tag, whose text may leave `kinds`, may change what leaves state, or what calls it. So may
+    /// each kind of object that is not known to call nothing.
     pub(crate) fn may_change_by(&self, tag: &[u8], kinds: Dirty) -> bool {
-        // Or what may be made over one of PostgreSQL's, and has another name.
-        const FUNCTIONS: [&[u8]; 7] =
-            [b"AGGREGATE", b"CAST", b"EXTENSION", b"FUNCTION", b"OPERATOR", b"PROCEDURE", b"ROUTINE"];
-        const CALLERS: [&[u8]; 10] = [
-            b"DOMAIN",
-            b"EVENT TRIGGER",
-            b"INDEX",
-            b"MATERIALIZED VIEW",
-            b"POLICY",
-            b"RULE",
-            // With what it holds.
-            b"SCHEMA",
-            b"TABLE",
-            b"TRIGGER",
-            b"VIEW",
-        ];
         let has_callers = !self.found.is_empty() || kinds.has_any(Dirty::SETTINGS.union(Dirty::LOCKS));
-        let kind = tag.strip_prefix(b"CREATE ").or_else(|| tag.strip_prefix(b"ALTER "));
-        // Which may be ALTER … SET.
-        matches!(tag, b"ALTER ROLE" | b"ALTER DATABASE")
-            || kind.is_some_and(|kind| FUNCTIONS.contains(&kind) || (has_callers && CALLERS.contains(&kind)))
+        match tag.strip_prefix(b"CREATE ").or_else(|| tag.strip_prefix(b"ALTER ")) {
+            // Which may be ALTER … SET.
+            _ if matches!(tag, b"ALTER ROLE" | b"ALTER DATABASE") => true,
+            None => false,
+            Some(kind) if CALL_NONE.contains(&kind) => false,
+            Some(kind) => has_callers || !CALL_NAMED.contains(&kind),
+        }
     }
 
     /// What a text may leave that names one of them, or executes a statement whose text may. Reads the text a few times: once
@@ -425,7 +448,14 @@ fn callers() -> String {
         class("pg_class"),
         is("pg_class")
     );
-    [dependent, owner, parent, referenced, called_by_name()].join(" UNION ALL ")
+    // The type of a table is not converted by what the table calls.
+    let composite = format!(
+        "SELECT {},reltype FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) leaving.id AND {} \
+         AND relkind OPERATOR(pg_catalog.=) 'c'",
+        class("pg_type"),
+        is("pg_class")
+    );
+    [dependent, owner, parent, referenced, composite, called_by_name()].join(" UNION ALL ")
 }
 
 /// Functions whose bodies have the name of what `leaving` has.
@@ -582,6 +612,26 @@ mod tests {
         assert_eq!(named_in(&functions, "grant execute on function f() to a"), Leaving::Askable);
         assert_eq!(named_in(&functions, "select query_to_xml($1, true, true, '')"), Leaving::Unknown);
         assert_eq!(named_in(&LeavingFunctions::default(), "select ts_stat($1)"), Leaving::Unknown);
+    }
+
+    #[test]
+    fn a_definition_of_a_kind_that_is_not_known_to_call_nothing_may_change_what_calls_functions() {
+        let (none, some) = (LeavingFunctions::default(), learned(&["f"], &[]));
+        for (tag, kinds, without, with) in [
+            ("CREATE FUNCTION", Dirty::NONE, true, true),
+            ("ALTER OPERATOR CLASS", Dirty::NONE, true, true),
+            ("CREATE THING OF A LATER VERSION", Dirty::NONE, true, true),
+            ("ALTER ROLE", Dirty::NONE, true, true),
+            ("CREATE TYPE", Dirty::NONE, false, true),
+            ("CREATE FOREIGN TABLE", Dirty::NONE, false, true),
+            ("CREATE VIEW", Dirty::LOCKS, true, true),
+            ("CREATE ROLE", Dirty::LOCKS, false, false),
+            ("ALTER SEQUENCE", Dirty::NONE, false, false),
+            ("DROP FUNCTION", Dirty::NONE, false, false),
+        ] {
+            let may = |known: &LeavingFunctions| known.may_change_by(tag.as_bytes(), kinds);
+            assert_eq!((may(&none), may(&some)), (without, with), "{tag}");
+        }
     }
 
     #[test]
