@@ -34,18 +34,18 @@ fn the_time_limits_of_a_client_do_not_end_a_question() {
         let mut client = site.connect();
         client.query_all(set).unwrap();
         let limits = ["lock_timeout", "statement_timeout"].map(|name| show(&mut client, name));
-        // The question reads this table, and waits.
-        let mut blocker = site.superuser();
+        // The question reads this table, and waits; so does a login.
+        let (mut blocker, mut looker) = (site.superuser(), site.superuser());
         blocker.query_all("BEGIN; LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE").unwrap();
         thread::scope(|scope| {
             let asked = scope.spawn(|| client.query("SET work_mem = '77MB'").map(drop));
             let longer = "clock_timestamp() - query_start > interval '100ms'";
-            await_question(&site, "it waits for longer than the client's limits", longer);
-            let asked_at = site.superuser().value("SELECT clock_timestamp()").unwrap().expect("a time");
+            await_question(&mut looker, "it waits for longer than the client's limits", longer);
+            let asked_at = looker.value("SELECT clock_timestamp()").unwrap().expect("a time");
             // One that is cancelled from outside is repeated.
             let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
             blocker.query(cancel).unwrap();
-            await_question(&site, "it is repeated", &format!("query_start > '{asked_at}'"));
+            await_question(&mut looker, "it is repeated", &format!("query_start > '{asked_at}'"));
             blocker.query("ROLLBACK").unwrap();
             asked.join().unwrap().unwrap();
         });
@@ -57,12 +57,11 @@ fn the_time_limits_of_a_client_do_not_end_a_question() {
     }
 }
 
-/// One question waits for a lock, and fulfils the condition.
-fn await_question(site: &Site, what: &str, condition: &str) {
-    // In no transaction: there these figures do not change.
-    let mut superuser = site.superuser();
+/// One question waits for a lock, and fulfils the condition. `looker` is in no transaction: there these figures would not
+/// change.
+fn await_question(looker: &mut Connection, what: &str, condition: &str) {
     let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND {condition}");
-    eventually(what, || match superuser.value(&waits).unwrap() {
+    eventually(what, || match looker.value(&waits).unwrap() {
         Some(one) if one == "1" => Ok(()),
         other => Err(other),
     });

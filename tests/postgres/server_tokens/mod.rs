@@ -234,8 +234,7 @@ fn a_token_that_a_server_refuses_is_replaced_at_once_and_the_error_of_a_new_one_
     stage.reconnect();
     stage.await_no_server();
     let error = stage.error();
-    let about =
-        format!("LDAP authentication failed for user \"{USER}\" (google: the token of {address}, asked for at ");
+    let about = format!("LDAP authentication failed for user \"{USER}\" (google: the token of {address}, made at ");
     assert!(error.contains(&about) && error.contains("is valid for 3600 s)"), "{error}");
     assert!(!error.contains("hush"), "{error}");
 }
