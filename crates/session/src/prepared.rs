@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::key_hasher::KeyHasher;
-use crate::shape::Shape;
+use crate::shape::{GivenShape, Shape};
 use crate::statements::Key;
 
 /// The statements under our names on one server, least recently used first out.
@@ -52,6 +52,15 @@ pub(crate) struct Known {
     pub(crate) shape: Shape,
     /// When the server was last known to take the statement, in the order of preparations.
     pub(crate) sound: u64,
+}
+
+impl Known {
+    /// Whether a comparison would find nothing: the client was given the shape of this preparation, or none, and the server
+    /// has taken the statement since the client's Parse.
+    #[inline]
+    pub(crate) fn is_certain_for(self, given: GivenShape) -> bool {
+        if given.shape.is_unknown() { given.of < self.sound } else { given.of == self.of }
+    }
 }
 
 /// What a server knows of a statement.

@@ -53,13 +53,6 @@ fn next(given: GivenShape, (of, shape): (u64, Shape), anew: bool, asked: bool) -
     }
 }
 
-/// Whether a comparison would find nothing: the client was given the shape of this preparation, or none, and the server
-/// has taken the statement since the client's Parse.
-#[inline]
-fn is_certain(given: GivenShape, has: Known) -> bool {
-    if given.shape.is_unknown() { given.of < has.sound } else { given.of == has.of }
-}
-
 impl Link<'_, '_> {
     /// What follows from a comparison; waits for a description that the server was asked for before.
     fn next(&mut self, given: GivenShape, has: (u64, Shape), anew: bool) -> Result<Next, StopReason> {
@@ -68,12 +61,6 @@ impl Link<'_, '_> {
         }
         let asked = self.server.descriptions.was_asked(has.0);
         Ok(next(given, has, anew, asked))
-    }
-
-    /// Whether the client's Parse may be newer than what the server has, which was just touched: the server has not taken
-    /// it since, and the client was given nothing of it.
-    pub(crate) fn may_be_newer(&self, given: &Given) -> bool {
-        given.shape.shape.is_unknown() && !is_certain(given.shape, self.server.statements.newest())
     }
 
     /// Makes sure that the server has what the client calls `name` and is about to use. Returns whether the statement
@@ -128,7 +115,7 @@ impl Link<'_, '_> {
         found: OnServer,
     ) -> Result<Fit, StopReason> {
         let has = self.server.statements.newest();
-        if is_certain(given, has) && found != OnServer::Unsure {
+        if has.is_certain_for(given) && found != OnServer::Unsure {
             return Ok(Fit::Same);
         }
         self.compare(given, has, statement, found)
