@@ -36,12 +36,10 @@ pub(crate) use family::{Family, Kind, Labels, Sink, Unit, Value};
 use process::Process;
 pub use text::MetricsFormat;
 use text::TextSink;
-use times::Timed;
+use times::{OTHERS, Timed};
 
 /// Databases and pools with labels of their own.
 const MOST: usize = 1000;
-/// The label of the sum of all that have no label of their own.
-const OTHERS: &str = "(others)";
 
 /// All figures, by the names that become labels.
 #[derive(Debug)]

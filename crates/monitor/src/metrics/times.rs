@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use weir_admin::{DatabaseStats, Histogram, Stats, Times};
 
-use super::OTHERS;
 use super::family::{Buckets, Family, Sink, Value};
 use crate::figures::seconds_of;
 
+/// The label of the sum of all that have no label of their own.
+pub(super) const OTHERS: &str = "(others)";
 /// Databases that have histograms of their own.
 const MOST_TIMED: usize = 250;
 /// The powers of two of microseconds that bound the buckets: 64 µs to 67 s.
