@@ -55,7 +55,7 @@ mod worker;
 pub use descriptors::descriptors;
 pub use handler::{Handler, WorkerSetup};
 pub use helpers::{AskPatroni, ChangeConfig, Fit, Record, Reload};
-pub use listen::{Bound, Inherited, addresses_in_use, addresses_of_no_interface};
+pub use listen::{AddressProblem, Bound, Inherited, address_problems};
 pub use log::{LogTarget, check_log_file, log_start_error};
 pub use passwords::{PAM_HELPER, PamRequest, made_password};
 pub use port::MakeRing;

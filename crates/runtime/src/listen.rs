@@ -379,25 +379,28 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<TcpListe
     if may_skip || skipped.is_empty() { Ok((bound, skipped)) } else { Err(skipped.swap_remove(0)) }
 }
 
-/// The addresses on which another program listens, so that a start would fail, each with that program if it can be
-/// seen. A Weir that serves `file` is not another program.
-pub fn addresses_in_use(addresses: &[SocketAddr], reuse_port: bool, file: &Path) -> Vec<(SocketAddr, Option<String>)> {
-    let is_taken = |address: &&SocketAddr| {
-        bound_socket(**address, reuse_port).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
-    };
-    let taken: Vec<SocketAddr> = addresses.iter().filter(is_taken).copied().collect();
-    if taken.is_empty() || port_owner::is_served(file) {
-        return Vec::new();
-    }
-    taken.into_iter().map(|address| (address, port_owner::owner(address.port()))).collect()
+/// Why a start could not listen on an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AddressProblem {
+    /// Another program listens there: which, if it can be seen.
+    InUse(Option<String>),
+    /// No interface of this machine has the address.
+    NoInterface,
 }
 
-/// The addresses that no interface of this machine has, so that a start would fail.
-pub fn addresses_of_no_interface(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let is_missing = |address: &&SocketAddr| {
-        bound_socket(**address, false).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+/// The addresses on which a start could not listen; each is tried once. A Weir that serves `file` is not another program.
+pub fn address_problems(addresses: &[SocketAddr], reuse_port: bool, file: &Path) -> Vec<(SocketAddr, AddressProblem)> {
+    let tried =
+        addresses.iter().filter_map(|address| Some((*address, bound_socket(*address, reuse_port).err()?.kind())));
+    let failed: Vec<(SocketAddr, ErrorKind)> = tried.collect();
+    let is_ours = failed.iter().any(|(_, kind)| *kind == ErrorKind::AddrInUse) && port_owner::is_served(file);
+    let problem = |(address, kind): (SocketAddr, ErrorKind)| match kind {
+        ErrorKind::AddrInUse if is_ours => None,
+        ErrorKind::AddrInUse => Some((address, AddressProblem::InUse(port_owner::owner(address.port())))),
+        ErrorKind::AddrNotAvailable => Some((address, AddressProblem::NoInterface)),
+        _ => None,
     };
-    addresses.iter().filter(is_missing).copied().collect()
+    failed.into_iter().filter_map(problem).collect()
 }
 
 /// A socket with this address, which does not listen yet.

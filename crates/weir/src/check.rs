@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigErrors, ConfigFinding, FileFormat, HostLimits, Severity, SslMode};
+use weir_runtime::AddressProblem;
 use weir_store::{load, readable_secrets};
 
 use crate::color::Color;
@@ -106,10 +107,11 @@ fn unusable_addresses(config: &Config, file: &Path) -> Vec<ConfigFinding> {
     let (listen, web) = (&config.listen, &config.web);
     let of = |section: &'static str, addresses: &[IpAddr], port: u16, reuse_port: bool| {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| (*address, port).into()).collect();
-        let taken = weir_runtime::addresses_in_use(&addresses, reuse_port, file);
-        let missing = weir_runtime::addresses_of_no_interface(&addresses);
-        let missing = missing.into_iter().map(move |address| no_interface(config, section, address));
-        taken.into_iter().map(move |(address, by)| port_in_use(config, section, address, by)).chain(missing)
+        let problems = weir_runtime::address_problems(&addresses, reuse_port, file);
+        problems.into_iter().map(move |(address, problem)| match problem {
+            AddressProblem::InUse(by) => port_in_use(config, section, address, by),
+            AddressProblem::NoInterface => no_interface(config, section, address),
+        })
     };
     let of_clients = of("listen", &listen.addresses, listen.port, listen.reuse_port);
     of_clients.chain(of("web", &web.addresses, web.port, false)).collect()
