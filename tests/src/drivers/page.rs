@@ -29,7 +29,9 @@ pub fn page() -> String {
     matrix(&mut text, &drivers);
     lacking(&mut text, &drivers);
     suites::section(&mut text);
-    text.push_str("\n## What is checked\n\n| check | |\n|---|---|\n");
+    text.push_str(
+        "\n## What is checked\n\nA driver may have one or two checks of its own beside these.\n\n| check | |\n|---|---|\n",
+    );
     names().iter().for_each(|(name, what)| _ = writeln!(text, "| {name} | {what} |"));
     text
 }
