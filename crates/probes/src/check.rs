@@ -127,8 +127,16 @@ fn help(text: &str) -> Option<String> {
         ("no pg_hba.conf entry", "allow this machine and this user in the server's pg_hba.conf"),
         (
             "does not exist",
-            "correct the pool's database, whose default is its name, or user; or create it at the server",
+            "correct the pool's user or database (default: the pool's name), or create it at the server",
         ),
+        ("answer to SSLRequest", "another program than PostgreSQL answers there: correct host and port of the pool"),
+        ("server closed the connection", "see the server's log, or correct host and port of the pool"),
+        ("too many connections for", "raise this limit of the role or the database, or close other connections"),
+        ("too many clients", "raise the server's max_connections, or close other connections"),
+        ("connection slots", "raise the server's max_connections, or close other connections"),
+        ("permission denied for database", "GRANT CONNECT ON DATABASE to this user at the server"),
+        ("not permitted to log in", "give this role LOGIN at the server, or name another user of the pool"),
+        ("starting up", "wait until the server has started"),
     ];
     known.into_iter().find(|(part, _)| text.contains(part)).map(|(_, help)| help.to_owned())
 }
@@ -149,4 +157,34 @@ fn servers_by_address(config: &Config) -> BTreeMap<String, u64> {
         (place, max_servers(&there))
     });
     most.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::help;
+
+    #[test]
+    fn each_answer_of_a_server_that_can_not_be_used_comes_with_what_to_do() {
+        for answer in [
+            "Connection refused (os error 111)",
+            "failed to lookup address information: Name or service not known",
+            "No such file or directory (os error 2)",
+            "timed out",
+            "an unexpected answer to SSLRequest",
+            "the server closed the connection",
+            "FATAL:  password authentication failed for user \"app\"",
+            "FATAL:  no pg_hba.conf entry for host \"127.0.0.1\"",
+            "FATAL:  database \"shop\" does not exist",
+            "FATAL:  role \"app\" does not exist",
+            "FATAL:  role \"app\" is not permitted to log in",
+            "FATAL:  permission denied for database \"shop\"",
+            "FATAL:  too many connections for role \"app\"",
+            "FATAL:  too many connections for database \"shop\"",
+            "FATAL:  sorry, too many clients already",
+            "FATAL:  remaining connection slots are reserved for non-replication superuser connections",
+            "FATAL:  the database system is starting up",
+        ] {
+            assert!(help(answer).is_some(), "{answer}");
+        }
+    }
 }
