@@ -537,3 +537,16 @@ fn mistakes_of_the_first_hour_are_named_with_a_way_out() {
         complaint(&output)
     );
 }
+
+#[test]
+fn check_names_a_missing_user_of_the_system_and_a_missing_folder_by_the_settings_of_the_file() {
+    let toml = "[log]\nfile = \"/no/such/log\"\n[process]\nuser = \"no-such-user-here\"\n[auth.users]\napp = \"x\"\n";
+    let ini = "[databases]\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlogfile = /no/such/log\nuser = no-such-user-here\n";
+    for (text, user_line, log) in [(toml, 4, "file in [log]"), (ini, 5, "logfile")] {
+        let output = weir_reading(&["check", "-"], text);
+        let user = format!("{user_line}: the operating system has no user no-such-user-here; create it");
+        assert!(said(&output).contains(&user), "{}", said(&output));
+        let folder = format!("there is no folder /no/such for the log; create it, or set another one as {log}");
+        assert!(said(&output).contains(&folder), "{}", said(&output));
+    }
+}
