@@ -80,7 +80,7 @@ pub use records::{
 };
 pub use refusals::{RefusalRecord, Refusals};
 pub use refused_clients::RefusedClients;
-pub use refused_logins::{RefusedLogin, RefusedLogins};
+pub use refused_logins::{RefusedLogin, RefusedLogins, TLS_NOT_OFFERED};
 pub use shared_servers::shared_servers;
 pub use show::{Connections, Parameter, Show};
 pub use statements::{ApplicationUse, MAX_APPLICATIONS, SpanRecord, StatementCounts, StatementRecord, StatementTotals};

@@ -15,6 +15,9 @@ const LONGEST_REASON: usize = 160;
 /// A kind that was not seen for this long gives way to a new one: ten minutes, in microseconds.
 const STALE: u64 = 600_000_000;
 
+/// Why a client that has asked for TLS left without a login.
+pub const TLS_NOT_OFFERED: &str = "the client requires TLS, as with sslmode=require, and Weir offers none";
+
 /// Refused logins of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusedLogin {
@@ -28,7 +31,7 @@ pub struct RefusedLogin {
     pub why: String,
     /// What to do about it.
     pub hint: Option<&'static str>,
-    /// Whether its TLS failed, before the client could name a user.
+    /// Whether its TLS failed, or was not offered, before the client could name a user.
     pub is_handshake: bool,
     /// Whether a limit of clients was reached.
     pub is_limit: bool,

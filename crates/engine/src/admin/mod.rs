@@ -23,6 +23,7 @@ pub(crate) mod commands;
 pub(crate) mod configuration;
 pub(crate) mod console;
 pub(crate) mod control;
+mod declined;
 pub(crate) mod drain_pace;
 pub(crate) mod end;
 pub(crate) mod execute;

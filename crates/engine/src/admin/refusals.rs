@@ -1,12 +1,13 @@
 //! Refused clients, counted by cause, at their pool or the pool that they requested; and refused logins, by who.
 //!
-//! Owns the counts of clients without a pool, and those of logins. `weir-session` decides the class of a refusal; clients are refused in
+//! Owns the counts of clients without a pool, and those of logins; and which clients have left for want of TLS. `weir-session` decides the class of a refusal; clients are refused in
 //! one place, which counts here.
 
-use weir_admin::{RefusalRecord, Refusals, RefusedLogin, RefusedLogins};
-use weir_base::Origin;
+use weir_admin::{RefusalRecord, Refusals, RefusedLogin, RefusedLogins, TLS_NOT_OFFERED};
+use weir_base::{Origin, Time};
 use weir_session::{Class, Refusal};
 
+use crate::admin::declined::Declined;
 use crate::pools::{PoolSlot, Pools};
 
 /// The counts without a pool: of clients that had none, and of pools that were dropped.
@@ -15,6 +16,8 @@ pub(crate) struct RefusalCounts {
     without_pool: Refusals,
     limit_without_pool: Option<&'static str>,
     logins: RefusedLogins,
+    /// Clients that were offered no TLS.
+    pub(crate) declined: Declined,
 }
 
 impl RefusalCounts {
@@ -61,22 +64,21 @@ impl RefusalCounts {
     /// Counts a client whose handshake has failed for this reason, before it could name itself; `at`: microseconds since
     /// 1970.
     pub(crate) fn count_handshake(&mut self, origin: Origin, why: &str, at: u64) {
-        self.logins.add(RefusedLogin {
-            user: String::new(),
-            database: String::new(),
-            origin,
-            why: why.to_owned(),
-            hint: None,
-            is_handshake: true,
-            is_limit: false,
-            count: 1,
-            last: at,
-        });
+        self.logins.add(handshake(origin, why, at));
+    }
+
+    /// Notes a client that has asked for TLS and left, as it was offered none.
+    pub(crate) fn declined_leaves(&mut self, origin: Origin, now: Time, wall: impl Fn(Time) -> u64) {
+        let lost = self.declined.leaves(origin, now);
+        lost.for_each(|(origin, at)| self.count_handshake(origin, TLS_NOT_OFFERED, wall(at)));
     }
 
     /// The refused logins since the process began.
-    pub(crate) fn logins(&self) -> &RefusedLogins {
-        &self.logins
+    pub(crate) fn logins(&self, now: Time, wall: impl Fn(Time) -> u64) -> RefusedLogins {
+        let mut logins = self.logins.clone();
+        let lost = self.declined.lost(now);
+        lost.for_each(|(origin, at)| logins.add(handshake(*origin, TLS_NOT_OFFERED, wall(*at))));
+        logins
     }
 
     /// Keeps the counts of a dropped pool, so that a sum over all pools never shrinks.
@@ -100,6 +102,21 @@ impl RefusalCounts {
         let mut sum = self.without_pool;
         pools.iter().for_each(|slot| sum.add(&slot.counts.refusals));
         sum
+    }
+}
+
+/// A client that could not name itself, as its TLS has failed or was not offered.
+fn handshake(origin: Origin, why: &str, at: u64) -> RefusedLogin {
+    RefusedLogin {
+        user: String::new(),
+        database: String::new(),
+        origin,
+        why: why.to_owned(),
+        hint: None,
+        is_handshake: true,
+        is_limit: false,
+        count: 1,
+        last: at,
     }
 }
 

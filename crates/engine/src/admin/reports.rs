@@ -22,7 +22,7 @@ impl Admin {
         let report = Report {
             console_stats,
             refusals: core.refusals.records(&core.pools),
-            refused_logins: core.refusals.logins().clone(),
+            refused_logins: core.refusals.logins(core.common.now(), |at| core.common.wall(at)),
             last_reload: self.reloads.last().cloned(),
             memory: report::memory(core.client_counts, &core.sessions),
             statement_totals: core.sessions.statements.totals(),

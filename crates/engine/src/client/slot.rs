@@ -90,8 +90,9 @@ pub(crate) enum Ended {
 pub(crate) enum ClientPhase {
     /// The connection is from a load balancer: a PROXY header must follow.
     Header,
-    /// The client's first packet must follow; it may still send this many requests for encryption.
-    Opening { asks_left: u8 },
+    /// The client's first packet must follow; it may still send this many requests for encryption. Whether the last one
+    /// was for TLS, which is not offered.
+    Opening { asks_left: u8, declined: bool },
     /// A TLS handshake is under way, which the client began like this.
     Handshake(SslNegotiation),
     /// The client's socket is being moved to another worker.
@@ -118,7 +119,7 @@ pub(crate) enum ClientPhase {
 
 impl ClientPhase {
     /// The first phase of clients, except for load balancers: each kind of encryption request is allowed once.
-    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
+    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2, declined: false };
 
     /// Whether the client, logged in to a pool, moves to another worker or process.
     pub(crate) fn moves_session(&self) -> bool {

@@ -53,7 +53,7 @@ pub(crate) fn proxy_header<I: Io>(
 
 /// Reads a client's first packet, if it is complete.
 pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, client: &mut ClientSlot) -> EntryStep {
-    let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
+    let ClientPhase::Opening { asks_left, .. } = client.phase else { return EntryStep::Read };
     if let Some((request, user)) = packets.find(&client.waiting) {
         client.waiting_mut().clear();
         return opened(cx, client, user, request);
@@ -63,13 +63,12 @@ pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, packets: &mut StartupPackets, c
         FirstPacket::NoPacket(what) => EntryStep::Drop(what),
         FirstPacket::Tls { used } => {
             client.waiting_mut().drain(..used);
-            client.enter(ClientPhase::Opening { asks_left: asks_left - 1 });
-            tls_requested(cx, client)
+            tls_requested(cx, client, asks_left - 1)
         }
         FirstPacket::DirectTls => tls_begun(cx, client),
         FirstPacket::Gss { used } => {
             client.waiting_mut().drain(..used);
-            client.enter(ClientPhase::Opening { asks_left: asks_left - 1 });
+            client.enter(ClientPhase::Opening { asks_left: asks_left - 1, declined: false });
             cx.io.send(client.conn, b"N");
             EntryStep::Read
         }
@@ -119,7 +118,7 @@ fn must_use_tls(config: &Config, client: &ClientSlot) -> bool {
 }
 
 /// A client has sent an SSLRequest, and must wait for its answer.
-fn tls_requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+fn tls_requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, asks_left: u8) -> EntryStep {
     let offered = is_tls_offered(cx.common.config(), client);
     let answer = if offered { "P: SSL ack" } else { "P: nak" };
     for step in ["C: req SSL", answer] {
@@ -131,6 +130,7 @@ fn tls_requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntrySte
         client.enter(ClientPhase::Handshake(SslNegotiation::Request));
     } else {
         cx.io.send(client.conn, b"N");
+        client.enter(ClientPhase::Opening { asks_left, declined: true });
     }
     EntryStep::Read
 }
@@ -138,7 +138,7 @@ fn tls_requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntrySte
 /// A client begins with a TLS handshake.
 fn tls_begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if !is_tls_offered(cx.common.config(), client) {
-        return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
+        return EntryStep::NoTls;
     }
     let received = std::mem::take(client.waiting_mut());
     cx.io.start_tls(client.conn, Handshake::Accept { received, from: Origin::of(&client.addr) });

@@ -28,6 +28,8 @@ pub(crate) enum EntryStep {
     Refuse(Refusal),
     /// Close the connection without an answer, which the client would not understand; log the reason as a warning.
     Drop(&'static str),
+    /// Close the connection, which begins with a TLS handshake, where none is offered.
+    NoTls,
     /// Close the connection without an answer, for this reason.
     Close(&'static str),
     /// The client has ended its connection with Terminate.

@@ -68,6 +68,13 @@ impl ClientLogin {
                 io.close(client.conn);
                 leave::remove_client(core, now, client, why, io);
             }
+            EntryStep::NoTls => {
+                let why = "a TLS handshake, and there is no TLS for this client";
+                lines::about_client(core, Level::Warning, &client, format_args!("{why}"), io);
+                core.refusals.declined_leaves(Origin::of(&client.addr), now, |at| core.common.wall(at));
+                io.close(client.conn);
+                leave::remove_client(core, now, client, why, io);
+            }
             EntryStep::Close(why) => {
                 io.close(client.conn);
                 leave::remove_client(core, now, client, why, io);
@@ -114,6 +121,9 @@ impl ClientLogin {
         request: Arc<StartupRequest>,
         io: &mut I,
     ) {
+        if client.tls.is_none() && !core.refusals.declined.is_empty() {
+            core.refusals.declined.comes_back(Origin::of(&client.addr), now);
+        }
         let console = weir_admin::is_console(&request.database);
         let over = core.client_quota.total() > core.common.config().max_clients;
         if over && !console && !self.make_room_for(core, now, &client, io) {

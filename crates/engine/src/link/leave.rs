@@ -1,5 +1,6 @@
 //! A client leaves, or is refused: its server is released, and every table forgets it.
 
+use weir_admin::TLS_NOT_OFFERED;
 use weir_base::{ConnId, Origin, Time};
 use weir_config::FileFormat;
 use weir_session::{Refusal, SqlStates};
@@ -128,7 +129,14 @@ pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientS
         // PostgreSQL does what a sender asks that has closed its connection, too.
         io.post(*to, Message(Payload::CancelAlone { pid: *pid, secret: secret.clone() }), None);
     }
-    remove_client(core, now, client, "client unexpected eof", io);
+    let why = match client.phase {
+        ClientPhase::Opening { declined: true, .. } => {
+            core.refusals.declined_leaves(Origin::of(&client.addr), now, |at| core.common.wall(at));
+            TLS_NOT_OFFERED
+        }
+        _ => "client unexpected eof",
+    };
+    remove_client(core, now, client, why, io);
 }
 
 /// Refuses a client, where the log gets another reason than the client.

@@ -1,14 +1,17 @@
 //! Clients that can't log in for another reason than a limit.
 
-use weir_admin::{ClientNames, RefusedLogin, Report, quoted};
+use weir_admin::{ClientNames, RefusedLogin, Report, TLS_NOT_OFFERED, quoted};
 
 use super::growth::{Counts, Growth};
 use crate::faults::FaultView;
+use crate::words::span;
 
 /// For this long after the last one it lasts, in seconds: a program that is refused may try again once in a while.
 const LASTS: f64 = 60.0;
 /// From this many refused logins on it is a program, and not somebody's typing error.
 const LEAST: u64 = 5;
+/// A last one so long ago is said to be, in seconds.
+const AGO: f64 = 10.0;
 
 /// Refused logins, by who and why in words.
 pub(super) struct Logins(Growth);
@@ -34,10 +37,12 @@ impl Logins {
         }
         let pool = of_most.map(|login| login.database.clone());
         let hint = of_most.and_then(hint);
+        let last = self.0.not_seen_since(now).map(|last| now - last).filter(|ago| *ago >= AGO);
+        let ago = last.map(|ago| format!(", the last one {} ago", span(ago))).unwrap_or_default();
         Some(FaultView {
             kind: "login",
             problem: true,
-            summary: format!("Clients can't log in: {count} refused. {}.", self.0.names().unwrap_or_default()),
+            summary: format!("Clients can't log in: {count} refused{ago}. {}.", self.0.names().unwrap_or_default()),
             advice: hint.unwrap_or("The log has each of them with its reason.").to_owned(),
             since: self.0.since(),
             pool: pool.filter(|pool| !pool.is_empty()),
@@ -62,10 +67,14 @@ fn hint(login: &RefusedLogin) -> Option<&'static str> {
     }
 }
 
-/// What to do about a handshake that failed for this reason, in the words of the runtime's `tls/reason.rs`.
+/// What to do about a handshake that failed, or that was not offered, for this reason: of the runtime's `tls/reason.rs`, or
+/// [`TLS_NOT_OFFERED`].
 fn of_handshake(why: &str) -> &'static str {
     let says = |words| why.contains(words);
-    if says("Weir's certificate for expired") {
+    if why == TLS_NOT_OFFERED {
+        "Give Weir a certificate: mode, cert_file and key_file in [tls.client], and reload. Or let these clients connect \
+         without TLS, as with sslmode=prefer."
+    } else if says("Weir's certificate for expired") {
         "Renew the certificate in [tls.client] cert_file and reload; if it is valid, set the clients' clocks."
     } else if says("does not trust Weir's certificate")
         || says("does not accept Weir's certificate")
@@ -136,6 +145,8 @@ mod tests {
         assert_eq!((found.kind, found.since), ("login", 101.0));
         let words = "6 refused. \"ann\" to \"shop\" from user 7 of this machine (password authentication failed).";
         assert!(found.summary.contains(words) && found.advice == "See the auth file.", "{found:?}");
+        let later = logins.look(&refused("ann", 6), 141.0).expect("a fault");
+        assert!(later.summary.starts_with("Clients can't log in: 6 refused, the last one 10 s ago. "), "{later:?}");
         assert!(logins.look(&refused("ann", 6), 191.0).is_some());
         assert!(logins.look(&refused("ann", 6), 192.0).is_none());
     }
@@ -155,6 +166,15 @@ mod tests {
         let said = format!("Clients can't log in: 7 refused. TLS from user 7 of this machine ({untrusting}).");
         assert_eq!((found.summary, found.pool, found.clients), (said, None, 1));
         assert!(found.advice.contains("sslrootcert") && found.affected.is_empty(), "{}", found.advice);
+        report.refused_logins.add(RefusedLogin {
+            why: TLS_NOT_OFFERED.to_owned(),
+            count: 9,
+            ..report.refused_logins.list()[0].clone()
+        });
+        let found = logins.look(&report, 102.0).expect("a fault");
+        let said =
+            "16 refused. 9 × TLS from user 7 of this machine (the client requires TLS, as with sslmode=require, and";
+        assert!(found.summary.contains(said) && found.advice.starts_with("Give Weir a certificate"), "{found:?}");
     }
 
     #[test]
