@@ -2,6 +2,7 @@
 //! pools that are worst.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use weir_admin::{Connections, Health, PoolHealth, PoolRecord, Report, SocketRecord, identifier, shared_servers};
@@ -170,7 +171,7 @@ fn shared_limits(report: &Report, config: &Config) -> BTreeMap<String, String> {
             && let Some((rules, open)) = shared.get(server)
             && *open >= rules.max_connections
         {
-            let limit = format!("max_connections = {} of server {}", rules.max_connections, identifier(server));
+            let limit = format!("max_connections = {} of [servers.{server}]", rules.max_connections);
             limits.insert(pool.database.clone(), limit);
         }
     }

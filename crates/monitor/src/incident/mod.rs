@@ -88,6 +88,8 @@ pub struct Incident {
 pub enum IncidentCause {
     /// A backend holds a lock that queries of the pool wait for.
     Blocked,
+    /// Commits wait for a synchronous standby, with their locks.
+    Unconfirmed,
     /// Clients hold servers in transactions in which they send nothing.
     IdleInTransaction,
     /// In session mode: clients hold servers between their transactions.
@@ -228,16 +230,18 @@ impl Incident {
         if self.explained || self.cause == IncidentCause::Slow {
             return None;
         }
-        let lock = (self.cause == IncidentCause::Blocked).then(|| self.lock_wait(at));
+        let is_lock = matches!(self.cause, IncidentCause::Blocked | IncidentCause::Unconfirmed);
+        let lock = is_lock.then(|| self.lock_wait(at));
         Some(Finding::new(at, lock, &self.text, self.advice))
     }
 
     fn lock_wait(&self, at: u64) -> LockWait {
-        let longest = self.holders.iter().map(Holder::longest).fold(0.0, f64::max);
+        let commits = || unconfirmed(&self.holders);
+        let longest =
+            self.holders.iter().map(Holder::longest).chain(commits().map(Process::seconds)).fold(0.0, f64::max);
         let mut lock = LockWait { since: at.saturating_sub((longest * 1e6) as u64), ..LockWait::default() };
-        let behind =
-            self.holders.iter().flat_map(|holder| &holder.blocks).filter_map(|process| process.client.as_ref());
-        for client in behind {
+        let behind = self.holders.iter().flat_map(|holder| &holder.blocks).chain(commits());
+        for client in behind.filter_map(|process| process.client.as_ref()) {
             lock.clients += 1;
             lock.names.count(&client.user, &client.application_name, 1);
         }
@@ -279,8 +283,24 @@ fn holders(of: &PoolNow, activity: Option<&Activity>) -> Vec<Holder> {
     holders
 }
 
-/// The cause and its sentence, by what is worst: a lock, an idle holder, long queries, missing servers.
+/// The backends whose commit waits for a standby.
+fn unconfirmed(holders: &[Holder]) -> impl Iterator<Item = &Process> {
+    holders.iter().map(|holder| &holder.process).filter(|process| process.is_unconfirmed())
+}
+
+/// The cause and its sentence, by what is worst: commits that do not end, a lock, an idle holder, long queries, missing servers.
 fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCause, String)> {
+    let commits: Vec<&Process> = unconfirmed(holders).filter(|process| process.seconds() >= LONG).collect();
+    if let Some(longest) = commits.iter().map(|process| process.seconds()).reduce(f64::max) {
+        let queue = if waiting > 0 { format!("; {} for a server", clients_wait(waiting)) } else { String::new() };
+        let text = format!(
+            "{} {} for a synchronous standby (SyncRep), the first for {}{queue}.",
+            plural(commits.len() as u64, "commit", "commits"),
+            if commits.len() == 1 { "waits" } else { "wait" },
+            span(longest)
+        );
+        return Some((IncidentCause::Unconfirmed, text));
+    }
     // A lock that is held for a moment is as usual as a queue of a moment.
     if let Some(holder) = holders.iter().find(|holder| holder.blocks_total > 0 && holder.longest() >= LONG) {
         return Some((IncidentCause::Blocked, holder.sentence(waiting)));
@@ -561,6 +581,7 @@ impl IncidentCause {
     pub(crate) fn words(self) -> &'static str {
         match self {
             IncidentCause::Blocked => "blocked",
+            IncidentCause::Unconfirmed => "commits wait for a standby",
             IncidentCause::IdleInTransaction => "servers idle in transactions",
             IncidentCause::IdleSessions => "idle sessions have the servers",
             IncidentCause::Pins => "clients keep the servers for what they left",
@@ -577,6 +598,10 @@ impl IncidentCause {
 
     fn advice(self) -> &'static str {
         match self {
+            IncidentCause::Unconfirmed => {
+                "See in pg_stat_replication whether the standbys of synchronous_standby_names are connected and keep up: without \
+                 them no commit ends. Start them, or take them out of that setting and reload the server. A larger pool would wait as well."
+            }
             IncidentCause::IdleInTransaction => {
                 "A larger pool would be held as well. Drop the clients that idle longest; then end transactions sooner in the \
                  application, or set idle_transaction_timeout."
@@ -607,8 +632,8 @@ impl IncidentCause {
             | IncidentCause::Failing
             | IncidentCause::Paused => "Look at the pool's state.",
             IncidentCause::FewerServers => {
-                "The server, or a limit that pools share (max_user_connections, max_db_connections, the cluster's budget), \
-                 gives no more connections. A larger size changes nothing."
+                "The server, or a limit that pools share (max_user_connections, max_db_connections, max_connections of \
+                 [servers], the cluster's budget), gives no more connections. A larger size changes nothing."
             }
         }
     }

@@ -152,6 +152,11 @@ impl Process {
         self.waits_for.as_deref() == Some("Client: ClientWrite")
     }
 
+    /// Whether the backend waits until a synchronous standby confirms its commit. It keeps its locks meanwhile.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.waits_for.as_deref() == Some("IPC: SyncRep")
+    }
+
     /// Whether the backend waits for the lock of a table. Of a row, whoever is first in the queue waits for the holder anew.
     pub(super) fn waits_for_table(&self) -> bool {
         self.waits_for.as_deref() == Some("Lock: relation")

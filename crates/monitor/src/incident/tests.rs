@@ -97,6 +97,22 @@ fn a_lock_is_found_with_its_holder_and_all_behind_it() {
 }
 
 #[test]
+fn commits_that_no_standby_confirms_are_the_cause_of_the_locks_behind_them_too() {
+    let (now, seen) = locked(&[]);
+    let mut activity = seen.as_ref().as_ref().expect("an activity").clone();
+    activity.backends[0] = Backend {
+        waits_for: Some("IPC: SyncRep".into()),
+        statement: Some("commit".into()),
+        ..backend(1, "active", 20.0, &[])
+    };
+    let found = incident(&now, Some(&Arc::new(Ok(activity)))).expect("an incident");
+    assert_eq!(found.text, "1 commit waits for a synchronous standby (SyncRep), the first for 20 s.");
+    assert!(found.advice.contains("synchronous_standby_names") && found.title == "commits wait for a standby");
+    let lock = found.finding(NOW).and_then(|finding| finding.lock).expect("clients that wait");
+    assert_eq!((lock.since, lock.clients), (NOW - 20_000_000, 5));
+}
+
+#[test]
 fn what_the_server_does_not_show_is_reported_and_the_rest_still_found() {
     let (now, _) = locked(&[3.0]);
     let failed: ProbedActivity = Arc::new(Err(ProbeError::Server("127.0.0.1:5432 as joe: no".into())));
