@@ -52,6 +52,7 @@ fn is_busy(server: &ServerSlot) -> bool {
 fn lose<I: Io>(core: &mut Core, now: Time, conn: ConnId, io: &mut I) {
     let Some(server) = core.conns.take::<ServerSlot>(conn) else { return };
     lines::about_server(core, Level::Warning, &server, format_args!("lost: {SILENT} (server_tcp_timeout)"), io);
+    core.hosts.unresponsive.lost(server.connection.target(), server.clock.received_at());
     core.common.follow_up(FollowUp::demoted(&server, SILENT));
     close::drop_connection(core, &server, io);
     lost::server_lost(core, now, server, io);

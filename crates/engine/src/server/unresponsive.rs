@@ -141,6 +141,17 @@ impl UnresponsiveHosts {
         if due && suspected { Step::Probe(host.probe.take().map(|probe| probe.conn)) } else { Step::Nothing }
     }
 
+    /// A connection is lost, as its host has acknowledged nothing for seconds: evidence like a probe that is not accepted,
+    /// until the host is heard again.
+    pub(crate) fn lost(&mut self, target: &Target, heard: Time) {
+        let new = || Host { heard, unresponsive: None, probe: None, probed_at: None, answered: None };
+        let host = self.0.entry(target.clone()).or_insert_with(new);
+        if host.heard <= heard {
+            host.heard = heard;
+            host.unresponsive.get_or_insert((heard, false));
+        }
+    }
+
     /// A probe has begun.
     pub(crate) fn probed(&mut self, target: &Target, conn: ConnId, now: Time) {
         if let Some(host) = self.0.get_mut(target) {
@@ -309,6 +320,21 @@ mod tests {
         assert_eq!(unresponsive(&hosts), Some((5_000_000, true)));
         hosts.look(&db(), &knocks(6.9, 5.0), at(7.0));
         assert_eq!(unresponsive(&hosts), None, "another connection has received something");
+    }
+
+    #[test]
+    fn a_host_that_acknowledged_nothing_of_a_lost_connection_gives_no_answer_until_it_is_heard() {
+        let mut hosts = UnresponsiveHosts::default();
+        hosts.look(&db(), &signs(10.0, &[10.0]), at(12.0));
+        hosts.probed(&db(), PROBE, at(12.0));
+        hosts.lost(&db(), at(10.0));
+        hosts.look(&db(), &signs(0.0, &[]), at(15.0));
+        assert_eq!(unresponsive(&hosts), Some((10_000_000, false)));
+        hosts.look(&db(), &signs(15.5, &[]), at(16.0));
+        assert_eq!(unresponsive(&hosts), None, "another connection works");
+        hosts.look(&db(), &signs(17.0, &[17.0]), at(17.1));
+        hosts.lost(&db(), at(13.0));
+        assert_eq!(unresponsive(&hosts), None, "others have received something since");
     }
 
     #[test]
