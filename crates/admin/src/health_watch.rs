@@ -101,7 +101,11 @@ impl HealthWatch {
     /// 1970. Returns the changes for the log. Costs a look at each pool.
     pub fn observe(&mut self, report: &mut Report, config: &Config, now: u64) -> Vec<HealthChange> {
         let all_paused = report.serving != ServiceState::Active;
-        let recent = now.saturating_sub(std::mem::replace(&mut self.seen_at, now)) <= RECENT;
+        let before = std::mem::replace(&mut self.seen_at, now);
+        if now < before {
+            self.set_back(now);
+        }
+        let recent = now.saturating_sub(before) <= RECENT;
         let mut changes = Vec::new();
         let mut before = std::mem::take(&mut self.pools);
         for pool in &mut report.pools {
@@ -132,6 +136,18 @@ impl HealthWatch {
             self.unused.insert(key, seen);
         }
         changes
+    }
+
+    /// The clock was set back: what lies ahead would last until then.
+    fn set_back(&mut self, now: u64) {
+        for seen in self.pools.values_mut().chain(self.unused.values_mut()) {
+            for at in
+                [&mut seen.since, &mut seen.shown_at, &mut seen.looked_at, &mut seen.refused_since, &mut seen.logged_at]
+            {
+                *at = now.min(*at);
+            }
+            seen.kept_waiting = seen.kept_waiting.map(|(since, shown)| (since.min(now), shown.min(now)));
+        }
     }
 
     /// Whether a pool must be looked at again soon: it is not healthy, or the log does not have its state yet.
@@ -674,6 +690,27 @@ mod tests {
             let over = at(165, false);
             assert_eq!((over.state, over.not_seen_since), (Health::Healthy, 0), "{state}");
         }
+    }
+
+    #[test]
+    fn a_problem_that_is_over_ends_also_when_the_clock_was_set_back() {
+        let (mut watch, config) = (HealthWatch::default(), Config::default());
+        let mut at = |seconds: u64, broken: bool| {
+            let mut report = report(|pool| {
+                if broken {
+                    down(pool, 0)
+                }
+            });
+            watch.observe(&mut report, &config, seconds * SECOND);
+            report.pools[0].health.state
+        };
+        assert_eq!((at(7_000, false), at(7_200, true)), (Health::Healthy, Health::CannotConnect));
+        assert_eq!(
+            (at(10, false), at(19, false)),
+            (Health::CannotConnect, Health::CannotConnect),
+            "it may come and go"
+        );
+        assert_eq!(at(21, false), Health::Healthy);
     }
 
     #[test]

@@ -290,6 +290,11 @@ impl Common {
         self.wall_at_start + at.micros()
     }
 
+    /// The wall clock was set: it is this one now at [`Time::START`].
+    pub(crate) fn set_wall(&mut self, wall_at_start: u64) {
+        self.wall_at_start = wall_at_start;
+    }
+
     /// A number that no other message, job or table of the process has.
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;

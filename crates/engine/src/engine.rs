@@ -236,6 +236,7 @@ impl Engine {
                 let commands = self.admin.commands_are_under_way();
                 order::consider(&mut self.core, &mut self.client_login.loads, now, false, commands, io);
             }
+            Input::ClockSet(wall_at_start) => self.core.common.set_wall(wall_at_start),
             Input::Upgrade(step) => self.admin.upgrade_step(&mut self.core, now, step, io),
             Input::OldProcess(step) => import::old_process(&mut self.core, step),
             Input::CancelRequest { pid, secret } => request::cancel(&mut self.core, now, None, pid, secret, io),

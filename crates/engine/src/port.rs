@@ -141,6 +141,8 @@ pub enum Input<'a> {
     },
     /// This worker's recent load, in per cent of its time; a hint, sent when it has changed.
     Load(u8),
+    /// The system's wall clock was set: where it now stands for [`Time::START`], in microseconds since 1970.
+    ClockSet(u64),
     /// A request of the control plane (delivered to worker 0 only); answered by [`Io::answer`], once.
     ControlRequest {
         /// The number of the answer; never used twice.

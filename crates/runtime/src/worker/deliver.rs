@@ -6,6 +6,7 @@ use std::io::{Error, ErrorKind};
 use weir_base::ConnId;
 use weir_engine::port::{Gone, Input};
 
+use crate::clock::WallWatch;
 use crate::handler::Handler;
 use crate::load::Load;
 use crate::port::{MakeRing, PendingInput, Port};
@@ -19,6 +20,7 @@ pub(crate) struct Worker<B> {
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
     pub(super) load: Load,
+    pub(super) wall: WallWatch,
     /// Makes the io_uring, if one is used.
     pub(super) ring: Option<MakeRing>,
 }

@@ -26,6 +26,7 @@ use weir_base::{ClientAddr, ConnId, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
+use crate::clock::WallWatch;
 use crate::handler::Handler;
 use crate::listen::Listening;
 use crate::load::Load;
@@ -50,7 +51,8 @@ const MESSAGES: usize = 64;
 impl<B: Handler> Worker<B> {
     pub(crate) fn new(handler: B, port: Port, ring: Option<MakeRing>) -> Self {
         let load = Load::new(port.inbox.mailboxes.workers() == 1, port.now);
-        Worker { handler, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
+        let wall = WallWatch::new(&port.shared.clock);
+        Worker { handler, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, wall, ring }
     }
 
     /// How all workers are ended.
@@ -449,6 +451,9 @@ impl<B: Handler> Worker<B> {
     fn tell_load(&mut self) {
         if let Some(percent) = self.load.changed(self.port.now) {
             self.turn(Input::Load(percent));
+        }
+        if let Some(wall_at_start) = self.wall.changed(self.port.now) {
+            self.turn(Input::ClockSet(wall_at_start));
         }
     }
 

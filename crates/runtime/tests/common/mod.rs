@@ -133,6 +133,7 @@ pub(crate) fn event(input: &Input<'_>) -> String {
         Input::OldProcess(step) => format!("old process {step:?}"),
         Input::Imported { .. } => "imported".into(),
         Input::Load(percent) => format!("load {percent}"),
+        Input::ClockSet(_) => "clock set".into(),
         Input::ControlRequest { number, .. } => format!("asked {number}"),
         Input::ControlRequestDropped { number } => format!("asked no more {number}"),
     }

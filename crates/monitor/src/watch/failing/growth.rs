@@ -38,6 +38,9 @@ impl Growth {
     /// Takes in the counts of a moment, in seconds since 1970.
     pub(super) fn take(&mut self, counted: Counts, now: f64) {
         let Some(before) = self.before.replace(counted.clone()) else { return };
+        // Where the clock was set back, it was now.
+        self.last = self.last.min(now);
+        self.since = self.since.min(now);
         if now - self.last > self.lasts {
             self.by.clear();
         }
