@@ -141,6 +141,7 @@ fn condition(sqlstate: &str) -> Option<&'static str> {
         "23505" => "unique violation",
         "25006" => "read-only SQL transaction",
         "25P02" => "in failed SQL transaction",
+        "25P03" => "idle in transaction session timeout",
         "26000" => "invalid SQL statement name",
         "28000" => "invalid authorization specification",
         "40001" => "serialization failure",
@@ -195,6 +196,14 @@ pub(crate) fn advice(sqlstate: &str) -> Option<&'static str> {
         }
         "42P01" | "42703" | "42883" => {
             "See what was deployed last: the schema lacks what the application asks for, or the application is older or newer."
+        }
+        "25P03" => {
+            "The server ends transactions in which its client is idle for longer than idle_in_transaction_session_timeout (of the \
+             role or the database): see why the application waits in them, or raise that time."
+        }
+        "26000" => {
+            "The application executes a statement that its server does not have. Let its driver prepare them (Parse), as these \
+             follow a client from server to server; what PREPARE makes is kept in mode auto and session only."
         }
         "40001" => {
             "Let the application repeat such transactions. Where the server is a standby, it cancels queries that delay its \

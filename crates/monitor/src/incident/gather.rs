@@ -2,7 +2,6 @@
 //! pools that are worst.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use weir_admin::{Connections, Health, PoolHealth, PoolRecord, Report, SocketRecord, identifier, shared_servers};

@@ -73,10 +73,12 @@ impl ServerFull {
     }
 }
 
-/// Pools whose server has no connection left.
+/// Pools whose server has no connection left: not those whose role or database may have no more.
 fn full(report: &Report) -> Vec<String> {
+    let is_own = |message: &str| ["for role", "for database"].iter().any(|of| message.contains(of));
     let lacks = |pool: &&weir_admin::PoolRecord| {
-        pool.health.is_problem() && pool.health.error.as_ref().is_some_and(|error| error.sqlstate == "53300")
+        let error = pool.health.error.as_ref();
+        pool.health.is_problem() && error.is_some_and(|it| it.sqlstate == "53300" && !is_own(&it.message))
     };
     report.pools.iter().filter(lacks).map(|pool| pool.database.clone()).collect()
 }

@@ -22,6 +22,8 @@ const EVERY: f64 = 5.0;
 const STATEMENTS: f64 = 10.0;
 /// The most pools that are remembered.
 const POOLS: usize = 1_000;
+/// What is said where a statement can't be named, since none is counted.
+const UNCOUNTED: &str = " Which statement it is can't be told, as statements are not counted (track_statements).";
 
 /// What is remembered.
 #[derive(Default)]
@@ -103,12 +105,13 @@ impl Slow {
             let is_slow = |name: &String| slow.contains(&name) || statements.contains_key(name);
             running = running_now(workers, is_slow).await;
         }
+        let at = (counts_statements, now);
         let pools = slow.into_iter().chain(statements.keys()).cloned().collect::<BTreeSet<String>>();
         let finding = |name: String| {
             let slower = self.pools.get(&name).and_then(|pool| pool.slower);
             let heaviest = self.statements.heaviest(&name);
             let found =
-                finding(slower, (statements.get(&name), heaviest), running.remove(&name).unwrap_or_default(), now)?;
+                finding(slower, (statements.get(&name), heaviest), running.remove(&name).unwrap_or_default(), at)?;
             Some((name, found))
         };
         self.found = pools.into_iter().filter_map(finding).collect();
@@ -177,16 +180,17 @@ fn finding(
     pool: Option<(&'static str, Slower)>,
     (statement, heaviest): (Option<&SlowStatement>, Option<String>),
     running: Running,
-    now: f64,
+    (counts_statements, now): (bool, f64),
 ) -> Option<Finding> {
     let at = |seconds: f64| (seconds * 1e6) as u64;
     let since =
         [pool.map(|(_, it)| it.since), statement.map(|it| it.slower.since)].into_iter().flatten().reduce(f64::min)?;
     let most = running.names.most(1).pop().map(|most| format!("; most that run now are of {}", named(&most)));
+    let unknown = if counts_statements { "" } else { UNCOUNTED };
     let cause = match (pool, statement) {
         (Some((what, pool)), None) => {
             let heaviest = heaviest.map(|text| format!("; most of the time goes to {text}")).unwrap_or_default();
-            format!("{what} take {}{}{heaviest}.", than_before(pool), most.unwrap_or_default())
+            format!("{what} take {}{}{heaviest}.{unknown}", than_before(pool), most.unwrap_or_default())
         }
         (Some((what, pool)), Some(statement)) => format!(
             "{what} take {}{}; above all {}, which takes {} instead of {}.",
@@ -246,10 +250,11 @@ mod tests {
         let mut running = Running::default();
         running.add(&server);
         running.add(&SocketRecord { query_time: None, ..server });
-        let found = finding(slow.pools["shop"].slower, (None, None), running, 100.0).expect("a finding");
+        let found = finding(slow.pools["shop"].slower, (None, None), running, (false, 100.0)).expect("a finding");
         // A bucket of the histogram has values of up to a quarter more.
         assert!(found.cause.starts_with("Queries take 37 ms instead of 1 ms, 38 times as long as"), "{}", found.cause);
-        assert!(found.cause.ends_with("; most that run now are of \"web\" of app."), "{}", found.cause);
+        let end = "; most that run now are of \"web\" of app. Which statement it is can't be told";
+        assert!(found.cause.contains(end) && found.cause.ends_with("(track_statements)."), "{}", found.cause);
         let of = found.slow.expect("slow queries");
         assert_eq!((of.since, of.clients), (85_000_000, 1));
         slow.pools(&Report::default(), (100.0, 105.0));
