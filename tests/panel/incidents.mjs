@@ -10,9 +10,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { TLSSocket } from 'node:tls';
+import pg from 'pg';
 import { client } from './load.mjs';
 import { looks } from './looks.mjs';
-import { inBrowser, server, until, words } from './stage.mjs';
+import { inBrowser, server, superuser, until, words } from './stage.mjs';
 import { serve } from './weir.mjs';
 
 /** So many are played at a time, each with a Weir of its own: they mostly wait. */
@@ -160,8 +161,8 @@ check('a dead server is shown though no client asks for anything', async () => {
       await goTo('pools');
       await words(page).link('shop').first().waitFor();
       await gate.stop();
-      await reported(page, 'shop', 'cannot connect', 'no client is affected yet');
-      await stays(page, OF_SHOP, 'cannot connect', 'no client is affected yet');
+      await reported(page, 'shop', 'cannot connect', 'no client is affected now');
+      await stays(page, OF_SHOP, 'cannot connect', 'no client is affected now');
       await gate.start();
       await over(page);
     });
@@ -273,10 +274,10 @@ check('a lock is on the first screen, though the pool has room for more and no c
       await words(page).link('shop').first().waitFor();
       await holder.query('BEGIN; SELECT pg_advisory_xact_lock(815)');
       const waits = others.map((each) => each.query('SELECT pg_advisory_xact_lock(815)'));
-      await reported(page, 'shop', 'blocked', '2 clients affected: 2 behind a lock; app ("web")', /Blocked by process \d+ \("billing" of app at/, 'A larger pool would be blocked as well');
+      await reported(page, 'shop', 'blocked', '2 clients affected: 2 blocked; app ("web")', /Blocked by process \d+ \("billing" of app at/, 'A larger pool would be blocked as well');
       await first(page);
       assert.deepEqual(await looks(page, 'incident-lock'), []);
-      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 behind a lock; app ("web")', /Blocked by process \d+ \("billing" of app at/);
+      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 blocked; app ("web")', /Blocked by process \d+ \("billing" of app at/);
       await holder.query('COMMIT');
       await Promise.all(waits);
       await over(page);
@@ -506,6 +507,143 @@ check('a full disk is shown with its error and what it costs, and gone when ther
     await weir.stop();
     execFileSync('umount', [folder]);
     rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+/** A client that tries again and again, as a program does; `stop` ends it. */
+function program(connect) {
+  let stopped = false;
+  const run = (async () => {
+    while (!stopped) {
+      await connect().catch(() => {});
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  })();
+  return async () => {
+    stopped = true;
+    await run;
+  };
+}
+
+/** Asks for TLS, and leaves when there is none. */
+async function asksForTls(port) {
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  socket.write(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]));
+  const [answer] = await once(socket, 'data');
+  assert.equal(String(answer), 'N');
+  const closed = once(socket, 'close');
+  socket.end();
+  await closed;
+}
+
+check('clients that require TLS where none is offered are told, and those that go on without it are not', async () => {
+  const weir = await weirBefore(server.port);
+  const plain = async () => {
+    const [one] = clients(weir, 1);
+    await one.connect();
+    await one.end();
+  };
+  let stop = async () => {};
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const banner = page.getByRole('region', { name: 'Problems' });
+      // As pgx with sslmode=prefer does it: over another connection.
+      for (let times = 0; times < 40; times += 1) await asksForTls(weir.port).then(plain);
+      await page.waitForTimeout(3000);
+      assert.equal(await banner.count(), 0, 'they have all logged in');
+      stop = program(() => asksForTls(weir.port));
+      const said = [/Clients can't log in: \d+ refused. TLS from 127.0.0.1 \(the client requires TLS, as with sslmode=require, and Weir offers none\)/, /Give Weir a certificate: mode, cert_file and key_file in \[tls.client\]/];
+      for (const text of ['login refused', ...said, /since \d\d:\d\d:\d\d/]) await banner.getByText(text).first().waitFor({ timeout: SOON });
+      await verdict(page, 'Clients can’t log in');
+      assert.match(await page.title(), /^\(!\) login refused /);
+      await stays(page, /^\(!\) login refused /, 'login refused', ...said);
+    });
+  } finally {
+    await stop();
+    await weir.stop();
+  }
+});
+
+check('clients without TLS where it is required are told', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'weir-own-'));
+  const weir = await weirBefore(server.port, '', server.password, ownCertificate(folder, 90).replace('allow', 'require'));
+  let stop = async () => {};
+  try {
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const banner = page.getByRole('region', { name: 'Problems' });
+      stop = program(() => clients(weir, 1)[0].connect());
+      const said = [/Clients can't log in: \d+ refused. "app" from 127.0.0.1 \(SSL required\)/, 'Connect with sslmode=require'];
+      for (const text of ['login refused', ...said]) await banner.getByText(text).first().waitFor({ timeout: SOON });
+      await stays(page, /^\(!\) login refused /, 'login refused', ...said);
+      await stop();
+      await banner.getByText(/refused, the last one \d+ s ago\./).waitFor({ timeout: 4 * SOON });
+    });
+  } finally {
+    await stop();
+    await weir.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+check('a limit of a database server that pools share is named when it is what clients wait for', async () => {
+  const weir = await weirBefore(server.port, 'server = "main"', server.password, '[servers.main]\nmax_connections = 2\n');
+  const all = clients(weir, 6, 'storm');
+  try {
+    await Promise.all(all.map((one) => one.connect()));
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const work = all.map((one) => one.query('SELECT pg_sleep(90)').catch(() => {}));
+      await reported(page, 'shop', 'saturated', /4 clients wait for a server, the first for .*: max_connections = 2 of \[servers.main\] is reached; "storm" has 2 of 2 servers in use/, 'Raise this limit of Weir');
+      await stays(page, OF_SHOP, 'saturated', /max_connections = 2 of \[servers.main\] is reached/);
+      all.forEach((one) => one.connection.stream.destroy());
+      await Promise.all(work);
+      await over(page);
+    });
+  } finally {
+    await weir.stop();
+  }
+});
+
+/** The settings of the server that is shared by all: only sessions that ask for it wait for a standby. */
+async function standbys(names) {
+  const root = new pg.Client(superuser);
+  await root.connect();
+  const settings = [['synchronous_commit', 'local'], ['synchronous_standby_names', names]];
+  for (const [name, value] of names ? settings : settings.reverse()) {
+    await root.query(names ? `ALTER SYSTEM SET ${name} = '${value}'` : `ALTER SYSTEM RESET ${name}`);
+    await root.query('SELECT pg_reload_conf()');
+  }
+  await root.end();
+}
+
+check('commits that no standby confirms are on the first screen, though nobody waits for a server', async () => {
+  const weir = await weirBefore(server.port);
+  const writers = clients(weir, 2, 'orders');
+  try {
+    await Promise.all(writers.map((one) => one.connect()));
+    await standbys('nobody');
+    await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
+      await goTo('pools');
+      await words(page).link('shop').first().waitFor();
+      const write = 'BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_current_xact_id(); COMMIT';
+      const commits = writers.map((one) => one.query(write).catch(() => {}));
+      await reported(page, 'shop', 'blocked', '2 clients affected: 2 blocked; app ("orders")', /2 commits wait for a synchronous standby \(SyncRep\), the first for/, 'See in pg_stat_replication');
+      await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 blocked; app ("orders")', /2 commits wait for a synchronous standby/);
+      await standbys('');
+      await Promise.all(commits);
+      await over(page);
+    });
+  } finally {
+    await standbys('');
+    await Promise.all(writers.map((one) => one.end().catch(() => {})));
+    await weir.stop();
   }
 });
 

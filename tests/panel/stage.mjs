@@ -12,6 +12,8 @@ export const server = {
   user: env.WEIR_USER,
   password: env.WEIR_PASSWORD,
 };
+/** Its superuser, over the Unix socket. */
+export const superuser = { host: env.PG_DIRECT_SOCKET, port: env.PG_DIRECT_PORT, database: env.PG_DIRECT_DATABASE, user: env.PG_DIRECT_SUPERUSER };
 /** Generous, because the machine may be busy. */
 const TIMEOUT = Number(env.TIMEOUT ?? 60000);
 

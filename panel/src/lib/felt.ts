@@ -11,8 +11,8 @@ export function feltNow({ unseen, felt, affected }: Cause): string {
 
 /** Refusals are counted apart from clients: one that tries again is refused again. */
 export function feltBy({ clients, waiting, blocked, refused, refused_clients, unanswered, failed, slowed }: Felt, affected: Affected[]): string {
-  if (clients === 0 && refused === 0) return 'no client is affected yet';
-  const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} behind a lock` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : '', slowed ? `${count(slowed)} with a query that runs` : ''];
+  if (clients === 0 && refused === 0) return 'no client is affected now';
+  const parts = [waiting ? `${count(waiting)} waiting` : '', blocked ? `${count(blocked)} blocked` : '', unanswered ? `${count(unanswered)} without an answer` : '', failed ? `${count(failed)} with errors` : '', slowed ? `${count(slowed)} with a query that runs` : ''];
   const here = waiting + blocked + unanswered + failed + slowed;
   const who = names(affected, refused > 0 ? 0 : clients);
   const affects = `${plural(here || clients, 'client')} affected`;

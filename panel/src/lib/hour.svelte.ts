@@ -17,10 +17,13 @@ export interface Minute {
   active: number;
   idle: number;
   waiting: number;
+  /** The most clients and open servers at one moment, where that is known: the others are means, but for the waits. */
+  clients: number;
   /** Seconds of the longest wait. */
   longest: number;
   busy: number;
   open: number;
+  servers: number;
   tps: number | null;
   problems: number;
 }
@@ -68,10 +71,12 @@ function minutes(times: number[], series: OverviewSeries): Minute[] {
       known: active !== null,
       active: active ?? 0,
       idle: of('clients_idle'),
+      clients: series.clients_peak?.[index] ?? (active ?? 0) + of('clients_idle') + of('clients_waiting'),
       waiting: of('clients_waiting'),
       longest: of('oldest_wait_seconds'),
       busy: of('servers_active'),
       open: of('servers_active') + of('servers_idle'),
+      servers: series.servers_peak?.[index] ?? of('servers_active') + of('servers_idle'),
       tps: series.transactions_per_second?.[index] ?? null,
       problems: of('problems'),
     };
@@ -85,10 +90,12 @@ export function nowAs(figures: Figures, problems: number): Minute {
     known: true,
     active: figures.clients_active,
     idle: figures.clients_idle,
+    clients: figures.clients_active + figures.clients_idle + figures.clients_waiting,
     waiting: figures.clients_waiting,
     longest: figures.oldest_wait_seconds,
     busy: figures.servers_active,
     open: figures.servers_active + figures.servers_idle,
+    servers: figures.servers_active + figures.servers_idle,
     tps: figures.transactions_per_second,
     problems,
   };

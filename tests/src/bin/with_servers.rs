@@ -66,6 +66,8 @@ fn run(command: &mut Command) -> ExitCode {
         .env("WEIR_AUTHORITY", site.weir().folder().join("ca.crt"))
         .env("PG_DIRECT_VERSION", postgres.server().programs().version())
         .env("PG_DIRECT_PORT", postgres.port().to_string())
+        .env("PG_DIRECT_SOCKET", postgres.server().socket_dir())
+        .env("PG_DIRECT_SUPERUSER", postgres.server().superuser())
         .env("PG_DIRECT_DATABASE", site.database().name())
         .status();
     match status {

@@ -271,6 +271,13 @@ impl Watch {
         read.map_err(|error: io::Error| MonitorError::Unreadable(error.to_string()))
     }
 
+    /// The figures of all pools as one at this many moments.
+    pub async fn past_of_sum(&self, scale: Scale, from: u64, moments: u64) -> Result<Vec<Sample>, MonitorError> {
+        let history = self.history.clone();
+        let read = spawn_blocking(move || lock(&history).all(scale, from, moments)).await;
+        read.map_err(|_| MonitorError::Ending)?.map_err(|error| MonitorError::Unreadable(error.to_string()))
+    }
+
     /// A stream of events for a selection, from now on, with the lines of the log that fit a query.
     pub fn listen(&self, selection: Selection, log: Option<LogQuery>) -> Result<Events, MonitorError> {
         let mut state = self.state();

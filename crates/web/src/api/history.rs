@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_http::ApiError;
-use weir_monitor::{Past, SERIES, Scale, Watch, merged, number, place};
+use weir_monitor::{Past, SERIES, Sample, Scale, Watch, merged, number, place};
 
 use super::params::Name;
 
@@ -121,6 +121,11 @@ const OVERVIEW: [&str; 9] = [
 ];
 /// Moments of either range.
 const MOMENTS: u64 = 60;
+/// Sums of figures whose most is wanted for each minute, where a minute has the means of its figures.
+const PEAKS: [(&str, &[&str]); 2] = [
+    ("clients_peak", &["clients_active", "clients_idle", "clients_waiting"]),
+    ("servers_peak", &["servers_active", "servers_idle"]),
+];
 
 #[derive(Serialize)]
 pub(crate) struct Overview {
@@ -155,7 +160,17 @@ pub(crate) async fn overview(
             None => all = series,
         }
     }
+    let seconds = watch.past_of_sum(Scale::Seconds, from, MOMENTS * step).await?;
+    all.extend(PEAKS.into_iter().map(|(name, of)| (name, peaks(&seconds, step as usize, of))));
     Ok(Json(Overview { step, at: (0..MOMENTS).map(|number| from + number * step).collect(), all, pools }))
+}
+
+/// The most that the sum of some figures was at one second of each moment; null where no second is known.
+fn peaks(seconds: &[Sample], step: usize, of: &[&str]) -> Vec<Value> {
+    let places: Vec<usize> = of.iter().filter_map(|name| place(name)).collect();
+    let sum = |sample: &Sample| places.iter().map(|at| sample[*at]).sum::<f32>();
+    let most = |moment: &[Sample]| moment.iter().map(sum).fold(f32::NAN, f32::max);
+    seconds.chunks(step).map(|moment| number(most(moment))).collect()
 }
 
 fn overview_of(past: &Past) -> BTreeMap<&'static str, Vec<Value>> {
@@ -166,4 +181,24 @@ fn overview_of(past: &Past) -> BTreeMap<&'static str, Vec<Value>> {
     let mut series: BTreeMap<_, _> = OVERVIEW.into_iter().map(of).collect();
     series.insert("problems", past.problems.iter().map(|problems| Value::from(*problems)).collect());
     series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_of_one_second_and_not_a_sum_of_the_peaks_of_its_parts() {
+        let second = |active: f32, idle: f32, waiting: f32| {
+            let mut sample: Sample = [f32::NAN; SERIES.len()];
+            for (name, value) in [("clients_active", active), ("clients_idle", idle), ("clients_waiting", waiting)] {
+                sample[place(name).expect("a figure")] = value;
+            }
+            sample
+        };
+        // The same ten clients, of whom more or fewer wait; then nothing is known.
+        let mut seconds = vec![second(2.0, 8.0, 0.0), second(2.0, 0.0, 8.0), second(2.0, 4.0, 4.0)];
+        seconds.extend([second(f32::NAN, f32::NAN, f32::NAN); 3]);
+        assert_eq!(peaks(&seconds, 3, PEAKS[0].1), [number(10.0), Value::Null]);
+    }
 }
