@@ -632,8 +632,8 @@ check('commits that no standby confirms are on the first screen, though nobody w
     await inBrowser({ panel: weir.panel }, async ({ page, goTo }) => {
       await goTo('pools');
       await words(page).link('shop').first().waitFor();
-      const write = 'BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_current_xact_id(); COMMIT';
-      const commits = writers.map((one) => one.query(write).catch(() => {}));
+      const write = (number) => `BEGIN; SET LOCAL synchronous_commit = on; CREATE TABLE unconfirmed_${number} (); DROP TABLE unconfirmed_${number}; COMMIT`;
+      const commits = writers.map((one, number) => one.query(write(number)).catch(() => {}));
       await reported(page, 'shop', 'blocked', '2 clients affected: 2 blocked; app ("orders")', /2 commits wait for a synchronous standby \(SyncRep\), the first for/, 'See in pg_stat_replication');
       await stays(page, OF_SHOP, 'blocked', '2 clients affected: 2 blocked; app ("orders")', /2 commits wait for a synchronous standby/);
       await standbys('');
