@@ -62,6 +62,7 @@ mod login;
 mod malformed;
 mod memory;
 mod modes;
+mod oauth;
 mod outage;
 mod overload;
 mod own_questions;

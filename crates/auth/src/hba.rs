@@ -18,13 +18,14 @@ pub(crate) use self::names::Reader;
 use self::names::{Column, Files, Names};
 pub use self::shown::ShownRule;
 use crate::fields::{Field, RuleError, Word, records, shown};
-use crate::ident::IdentMaps;
+use crate::ident::{IdentMaps, no_map};
 use crate::ldap::{Ldap, LdapOptions};
+use crate::oauth::{Oauth, OauthOptions};
 
 /// The columns of a record, for errors.
 const FORM: &str = "TYPE DATABASE USER ADDRESS METHOD [OPTIONS], without ADDRESS if TYPE is local";
 /// The methods that a rule may name, for errors.
-const METHODS: &str = "trust, reject, md5, password, scram-sha-256, cert, peer, ldap or pam";
+const METHODS: &str = "trust, reject, md5, password, scram-sha-256, cert, peer, ldap, pam or oauth";
 
 /// The rules of an HBA file, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,9 +69,11 @@ pub struct Rule {
     /// The method for clients that match.
     pub method: RuleMethod,
     /// The ident map for [`RuleMethod::Cert`] and [`RuleMethod::Peer`]; without one, names must be equal.
-    pub map: Option<String>,
+    map: Option<String>,
     /// Where and how, for [`RuleMethod::Ldap`].
     pub ldap: Option<Arc<Ldap>>,
+    /// Which tokens, for [`RuleMethod::Oauth`].
+    pub oauth: Option<Arc<Oauth>>,
     /// The service for [`RuleMethod::Pam`], where it is not the one of all.
     pub pam_service: Option<String>,
     reach: Reach,
@@ -99,6 +102,8 @@ pub enum RuleMethod {
     Ldap,
     /// The cleartext password, checked by the operating system's PAM.
     Pam,
+    /// A token of an issuer (OAUTHBEARER).
+    Oauth,
 }
 
 /// The connection types of a rule.
@@ -146,9 +151,8 @@ impl Hba {
     /// The rules whose map is missing: no client could log in by them.
     pub fn check_maps(&self, maps: &IdentMaps) -> Result<(), Vec<RuleError>> {
         let missing = self.rules.iter().filter_map(|rule| {
-            let map = rule.map.as_deref().filter(|map| !maps.has(map))?;
-            let message = format!("the ident file (auth_ident_file) has no map {}: add its lines there", shown(map));
-            Some(RuleError { line: rule.line, message })
+            let map = rule.map().filter(|map| !maps.has(map))?;
+            Some(RuleError { line: rule.line, message: no_map(map) })
         });
         let missing: Vec<_> = missing.collect();
         if missing.is_empty() { Ok(()) } else { Err(missing) }
@@ -156,6 +160,11 @@ impl Hba {
 }
 
 impl Rule {
+    /// The ident map for proven names; without one they must equal the user's.
+    pub fn map(&self) -> Option<&str> {
+        self.map.as_deref().or_else(|| self.oauth.as_ref()?.map.as_deref())
+    }
+
     fn matches(&self, asked: &HbaRequest<'_>) -> bool {
         let database = if asked.physical_replication {
             self.databases.hold_replication()
@@ -199,8 +208,8 @@ fn rule(line: usize, fields: Vec<Field>, files: &mut Files<'_>) -> Result<Rule, 
     };
     let method = method(&columns.one("METHOD")?)?;
     check_method(method, &reach)?;
-    let Options { map, ldap, pam_service } = options(columns.0, method)?;
-    Ok(Rule { line, method, map, ldap, pam_service, reach, databases, users })
+    let Options { map, ldap, oauth, pam_service } = options(columns.0, method)?;
+    Ok(Rule { line, method, map, ldap, oauth, pam_service, reach, databases, users })
 }
 
 /// What may follow the method.
@@ -208,6 +217,7 @@ fn rule(line: usize, fields: Vec<Field>, files: &mut Files<'_>) -> Result<Rule, 
 struct Options {
     map: Option<String>,
     ldap: Option<Arc<Ldap>>,
+    oauth: Option<Arc<Oauth>>,
     pam_service: Option<String>,
 }
 
@@ -222,6 +232,14 @@ fn options(fields: impl Iterator<Item = Field>, method: RuleMethod) -> Result<Op
                 ldap.set(name, value)?;
             }
             read.ldap = Some(ldap.finish()?);
+        }
+        RuleMethod::Oauth => {
+            let mut oauth = OauthOptions::default();
+            for word in fields.flatten() {
+                let (name, value) = pair(&word)?;
+                oauth.set(name, value)?;
+            }
+            read.oauth = Some(oauth.finish()?);
         }
         RuleMethod::Pam => {
             for word in fields.flatten() {
@@ -313,9 +331,10 @@ fn method(word: &Word) -> Result<RuleMethod, String> {
         "peer" => RuleMethod::Peer,
         "ldap" => RuleMethod::Ldap,
         "pam" => RuleMethod::Pam,
+        "oauth" => RuleMethod::Oauth,
         "ident" => return Err("ident is not supported: write peer in a local rule, or use a password".into()),
         "any" | "hba" => return Err(format!("{name} works as auth_type only: use {METHODS}")),
-        "gss" | "sspi" | "radius" | "bsd" | "krb5" | "oauth" => {
+        "gss" | "sspi" | "radius" | "bsd" | "krb5" => {
             return Err(format!("{name} is not supported: use {METHODS}"));
         }
         _ => return Err(format!("unknown method {}: {METHODS} expected", shown(word.text()))),
@@ -344,7 +363,7 @@ fn option_map(option: Field, method: RuleMethod) -> Result<String, String> {
     match text.split_once('=') {
         Some(("map", "")) => Err("map= names no map: write map=NAME".into()),
         Some(("map", name)) if matches!(method, RuleMethod::Cert | RuleMethod::Peer) => Ok(name.to_owned()),
-        Some(("map", _)) => Err("map= works with cert and peer only: remove it".into()),
+        Some(("map", _)) => Err("map= works with cert, peer and oauth only: remove it".into()),
         Some(("clientcert", _)) => {
             Err("the option clientcert is not supported: set client_tls_sslmode = verify-full, or use cert".into())
         }

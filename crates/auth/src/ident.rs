@@ -1,10 +1,13 @@
 //! Ident maps: which system user may log in as which database user (PostgreSQL's documentation, "User Name Maps";
 //! PgBouncer's, "Ident map file format").
 //!
-//! A map pairs a name proven by a certificate or the operating system with the users that it may log in as. Names are
-//! compared exactly; patterns are refused with their line, because PgBouncer does not support them.
+//! A map pairs a name proven by a certificate, the operating system or a token with the users that it may log in as. Names
+//! are compared exactly. A proven name that begins with a slash is a pattern, as in PostgreSQL, and `\1` in the user stands
+//! for what the pattern's first group has found; PgBouncer has no patterns.
 
 use std::collections::BTreeMap;
+
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::fields::{Field, RuleError, Word, records, shown};
 
@@ -14,11 +17,36 @@ pub struct IdentMaps {
     maps: BTreeMap<String, Vec<Pair>>,
 }
 
+/// The most bytes of a compiled pattern.
+const MOST_OF_PATTERN: usize = 64 << 10;
+/// The longest name that a pattern is compared with, in bytes.
+const LONGEST_NAME: usize = 1000;
+/// What stands for a group's text in a user.
+const GROUP: &str = "\\1";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pair {
-    system_user: String,
+    proven: Proven,
     user: Who,
 }
+
+#[derive(Clone, Debug)]
+enum Proven {
+    Name(String),
+    Pattern(Regex),
+}
+
+impl PartialEq for Proven {
+    fn eq(&self, other: &Proven) -> bool {
+        match (self, other) {
+            (Proven::Name(one), Proven::Name(other)) => one == other,
+            (Proven::Pattern(one), Proven::Pattern(other)) => one.as_str() == other.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Proven {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Who {
@@ -44,19 +72,48 @@ impl IdentMaps {
     /// Whether `map` lets `system_user`, a name that was proven, log in as `user`. A missing map allows no user.
     pub fn allows(&self, map: &str, system_user: &str, user: &str) -> bool {
         let mut pairs = self.maps.get(map).into_iter().flatten();
-        pairs.any(|pair| {
-            pair.system_user == system_user
-                && match &pair.user {
-                    Who::Anybody => true,
-                    Who::User(name) => name == user,
-                }
-        })
+        pairs.any(|pair| pair.allows(system_user, user))
+    }
+
+    /// Whether a name that was proven may log in as `user`: by a map, or without one if the two are the same.
+    pub fn lets(&self, map: Option<&str>, proven: &str, user: &str) -> bool {
+        match map {
+            Some(map) => self.allows(map, proven, user),
+            None => proven == user,
+        }
     }
 
     /// Whether the map exists.
     pub fn has(&self, map: &str) -> bool {
         self.maps.contains_key(map)
     }
+}
+
+impl Pair {
+    fn allows(&self, proven: &str, user: &str) -> bool {
+        let found = match &self.proven {
+            Proven::Name(name) if name == proven => None,
+            Proven::Pattern(pattern) if proven.len() <= LONGEST_NAME => match pattern.captures(proven) {
+                Some(found) => Some(found),
+                None => return false,
+            },
+            _ => return false,
+        };
+        match (&self.user, found) {
+            (Who::Anybody, _) => true,
+            (Who::User(name), None) => name == user,
+            (Who::User(name), Some(found)) => {
+                let group = found.get(1).map_or("", |group| group.as_str());
+                // An empty name is no user's.
+                name.replacen(GROUP, group, 1) == user && !user.is_empty()
+            }
+        }
+    }
+}
+
+/// The error of a rule whose map is missing.
+pub(crate) fn no_map(map: &str) -> String {
+    format!("the ident file (auth_ident_file) has no map {}: add its lines there", shown(map))
 }
 
 fn record(fields: Vec<Field>) -> Result<(String, Pair), String> {
@@ -76,9 +133,16 @@ fn record(fields: Vec<Field>) -> Result<(String, Pair), String> {
         role if role.starts_with('+') => {
             return Err(format!("{} is not supported, for roles are not known here: list the users", shown(role)));
         }
+        _ if user.text().starts_with('/') => {
+            return Err(format!("a pattern for users is not supported ({}): list the users", shown(user.text())));
+        }
         _ => Who::User(name(user)?),
     };
-    Ok((name(map)?, Pair { system_user: name(system_user)?, user }))
+    let proven = match system_user.text().strip_prefix('/') {
+        Some(pattern) => Proven::Pattern(compiled(pattern, &user)?),
+        None => Proven::Name(name(system_user)?),
+    };
+    Ok((name(map)?, Pair { proven, user }))
 }
 
 fn single(mut field: Field) -> Result<Word, String> {
@@ -88,11 +152,18 @@ fn single(mut field: Field) -> Result<Word, String> {
     }
 }
 
+fn compiled(pattern: &str, user: &Who) -> Result<Regex, String> {
+    let compiled = RegexBuilder::new(pattern).size_limit(MOST_OF_PATTERN).build();
+    let regex = compiled.map_err(|error| format!("invalid pattern {}: {error}", shown(pattern)))?;
+    let has_group = regex.captures_len() > 1;
+    if matches!(user, Who::User(name) if name.contains(GROUP)) && !has_group {
+        return Err(format!("the user has \\1, but the pattern {} has no group: add parentheses", shown(pattern)));
+    }
+    Ok(regex)
+}
+
 fn name(word: Word) -> Result<String, String> {
     let (Word::Bare(name) | Word::Quoted(name)) = word;
-    if name.starts_with('/') {
-        return Err(format!("regular expressions are not supported ({}): write a line for each name", shown(&name)));
-    }
     if name.is_empty() { Err("an empty name matches no user: remove the line".into()) } else { Ok(name) }
 }
 
@@ -134,16 +205,16 @@ mod tests {
 
     #[test]
     fn what_can_not_be_used_is_refused_with_its_line() {
-        let text = "gui user\ngui a b c\n\nguo /^.*$/ robtnik\ninclude other.conf\ngui a,b c\ngui a +staff\n\
+        let text = "gui user\ngui a b c\n\nguo /(a robtnik\ninclude other.conf\ngui a,b c\ngui a +staff\n\
                     gui a \"/x\"\ngui \"\" b\ngui \"a b\nok a b\n";
         let expected = [
             (1, "this one has 2"),
             (2, "this one has 4"),
-            (4, "regular expressions are not supported (\"/^.*$/\")"),
+            (4, "invalid pattern \"(a\""),
             (5, "include is not supported"),
             (6, "takes no list"),
             (7, "\"+staff\" is not supported"),
-            (8, "regular expressions are not supported"),
+            (8, "a pattern for users is not supported"),
             (9, "an empty name"),
             (10, "a quote is not closed"),
         ];
@@ -152,6 +223,41 @@ mod tests {
         for (error, (line, text)) in errors.iter().zip(expected) {
             assert!(error.line == line && error.message.contains(text), "{error}");
         }
+    }
+
+    #[test]
+    fn a_pattern_finds_the_user_in_the_proven_name() {
+        let text = "m /^(.*)@example\\.com$ \\1\nm \"/^admin[0-9]+$\" root\nm /^guest_ all\nm /(x)|y pre_\\1_\\1\n\
+                    m ann@example.org \"\\1\"\n";
+        let maps = IdentMaps::parse(text).unwrap();
+        let table = [
+            ("ann@example.com", "ann", true),
+            ("ann@example.com", "bob", false),
+            ("ann@example.com", "Ann", false),
+            ("ann@example.com.evil", "ann", false),
+            ("ann@example_com", "ann", false),
+            ("@example.com", "", false),
+            ("admin1", "root", true),
+            ("admin", "root", false),
+            ("xadmin1", "root", false),
+            ("guest_1", "anybody", true),
+            // As in PostgreSQL, a pattern without anchors matches anywhere, and the first \\1 is replaced.
+            ("axb", "pre_x_\\1", true),
+            ("y", "pre__\\1", true),
+            ("ann@example.org", "\\1", true),
+            ("ann@example.org", "ann", false),
+        ];
+        for (proven, user, expected) in table {
+            assert_eq!(maps.allows("m", proven, user), expected, "{proven} {user}");
+        }
+        let long = format!("{}@example.com", "a".repeat(LONGEST_NAME));
+        assert!(!maps.allows("m", &long, &long[..LONGEST_NAME]));
+        for (line, part) in [("m /^a$ \\1", "has no group"), ("m / all", "")] {
+            let found = IdentMaps::parse(line).map_err(|errors| errors[0].message.clone());
+            assert_eq!(found.is_err(), !part.is_empty(), "{line}");
+            assert!(found.err().is_none_or(|error| error.contains(part)), "{line}");
+        }
+        assert!(IdentMaps::parse(&format!("m /{} a", "(a{100}){100}")).is_err(), "its size is bounded");
     }
 
     #[test]

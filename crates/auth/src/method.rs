@@ -32,14 +32,16 @@ pub enum Method {
     Ldap,
     /// The cleartext password, checked by the operating system's PAM.
     Pam,
+    /// A token of an issuer (OAUTHBEARER).
+    Oauth,
 }
 
 impl Method {
     /// The words that settings use, in the order of the variants.
     pub const WORDS: &'static [&'static str] =
-        &["trust", "plain", "md5", "scram-sha-256", "cert", "hba", "any", "ldap", "pam"];
+        &["trust", "plain", "md5", "scram-sha-256", "cert", "hba", "any", "ldap", "pam", "oauth"];
 
-    const ALL: [Method; 9] = [
+    const ALL: [Method; 10] = [
         Method::Trust,
         Method::Plain,
         Method::Md5,
@@ -49,6 +51,7 @@ impl Method {
         Method::Any,
         Method::Ldap,
         Method::Pam,
+        Method::Oauth,
     ];
 
     /// The method's name in a configuration.
@@ -67,6 +70,7 @@ impl Method {
             Method::Any => ConnectionMethod::Any,
             Method::Ldap => ConnectionMethod::Ldap,
             Method::Pam => ConnectionMethod::Pam,
+            Method::Oauth => ConnectionMethod::Oauth,
             Method::Hba => return Demand::of_rule(hba.find(asked)),
         };
         Demand { method, rule: None }
@@ -132,6 +136,8 @@ pub enum ConnectionMethod {
     Ldap,
     /// The cleartext password, checked by the operating system's PAM.
     Pam,
+    /// A token of an issuer (OAUTHBEARER).
+    Oauth,
     /// A rule refuses the client.
     Reject,
     /// No rule matches, so the client is refused.
@@ -141,8 +147,8 @@ pub enum ConnectionMethod {
 impl ConnectionMethod {
     /// Whether the user and its secret are needed; otherwise no lookup is necessary.
     pub fn wants_user(self) -> bool {
-        use ConnectionMethod::{Any, Ldap, NoRule, Pam, Reject};
-        !matches!(self, Any | Ldap | Pam | Reject | NoRule)
+        use ConnectionMethod::{Any, Ldap, NoRule, Oauth, Pam, Reject};
+        !matches!(self, Any | Ldap | Pam | Oauth | Reject | NoRule)
     }
 }
 
@@ -158,6 +164,7 @@ impl From<RuleMethod> for ConnectionMethod {
             RuleMethod::Peer => ConnectionMethod::Peer,
             RuleMethod::Ldap => ConnectionMethod::Ldap,
             RuleMethod::Pam => ConnectionMethod::Pam,
+            RuleMethod::Oauth => ConnectionMethod::Oauth,
         }
     }
 }
@@ -178,7 +185,7 @@ impl<'a> Demand<'a> {
 
     /// The ident map for proven names; without one they must equal the user's name.
     pub fn map(&self) -> Option<&'a str> {
-        self.rule.and_then(|rule| rule.map.as_deref())
+        self.rule.and_then(Rule::map)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::ident::IdentMaps;
 use crate::md5::md5_hex_secret;
 use crate::method::{ConnectionMethod, Demand};
 use crate::mock::Mocks;
+use crate::oauth::Oauth;
 use crate::secret::Secret;
 use crate::secret::Shape;
 use crate::source::{ScramPolicy, ScramSource};
@@ -38,6 +39,11 @@ pub enum Exchange {
     },
     /// AuthenticationCleartextPassword; who checks the response.
     External(External),
+    /// AuthenticationSASL with OAUTHBEARER; a client without a valid token gets this challenge.
+    Bearer {
+        /// [`Oauth::challenge`].
+        challenge: String,
+    },
     /// AuthenticationMD5Password; check the response with [`md5_verify`](crate::md5_verify).
     Md5 {
         /// 32 hex digits; empty if there is no secret, and then [`md5_verify`](crate::md5_verify) accepts no response.
@@ -55,6 +61,7 @@ impl fmt::Debug for Exchange {
             Exchange::None => f.write_str("None"),
             Exchange::Cleartext { .. } => f.write_str("Cleartext"),
             Exchange::External(by) => write!(f, "External({by:?})"),
+            Exchange::Bearer { .. } => f.write_str("Bearer"),
             Exchange::Md5 { .. } => f.write_str("Md5"),
             Exchange::Scram(_) => f.write_str("Scram"),
             Exchange::Refuse(denial) => write!(f, "Refuse({denial:?})"),
@@ -80,6 +87,8 @@ pub enum Denial {
     Certificate,
     /// The operating-system user does not allow the login, or the client did not use the Unix socket.
     Peer,
+    /// A token would cross the network as it is.
+    Bearer,
     /// A rule rejects the client.
     Rejected,
     /// No rule matches.
@@ -97,7 +106,7 @@ pub enum RejectReason {
     EmptyPassword,
     /// The method is scram-sha-256, and the secret an md5 hash.
     Md5Secret,
-    /// The method is cert, and the connection not encrypted.
+    /// The method is cert or oauth, and the connection not encrypted.
     NoTls,
     /// The method is cert, and the client showed no certificate, or none with a name.
     NoCertificate,
@@ -156,6 +165,8 @@ pub struct Facts<'a> {
     pub os_user: Option<&'a str>,
     /// The user that the database forces on its clients.
     pub forced_user: Option<&'a str>,
+    /// Which tokens are accepted, for the method oauth.
+    pub oauth: Option<&'a Oauth>,
     /// The maps that a rule may name.
     pub maps: &'a IdentMaps,
     /// The distribution of known secrets, for mocks of users without a usable secret.
@@ -172,6 +183,10 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> LoginPlan {
         ConnectionMethod::ScramSha256 => return by_password(Password::ScramSha256, facts),
         ConnectionMethod::Ldap => return by_external(External::Ldap),
         ConnectionMethod::Pam => return by_external(External::Pam),
+        ConnectionMethod::Oauth => match (facts.oauth, keeps_secrets(facts.via)) {
+            (Some(oauth), true) => return by_token(oauth),
+            _ => (Denial::Bearer, Err(RejectReason::NoTls)),
+        },
         ConnectionMethod::Trust => (Denial::NoSuchUser, known(facts)),
         ConnectionMethod::Cert => (Denial::Certificate, by_certificate(demand, facts)),
         ConnectionMethod::Peer => (Denial::Peer, by_peer(demand, facts)),
@@ -188,6 +203,18 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> LoginPlan {
 /// Who there is, is known elsewhere.
 fn by_external(external: External) -> LoginPlan {
     LoginPlan { exchange: Exchange::External(external), reject_reason: None }
+}
+
+/// A token is accepted by other services too, so it must not cross a network as it is.
+fn keeps_secrets(via: ConnectionType) -> bool {
+    match via {
+        ConnectionType::Local => true,
+        ConnectionType::Tcp { from, tls } => tls || from.to_canonical().is_loopback(),
+    }
+}
+
+fn by_token(oauth: &Oauth) -> LoginPlan {
+    LoginPlan { exchange: Exchange::Bearer { challenge: oauth.challenge() }, reject_reason: None }
 }
 
 fn known(facts: &Facts<'_>) -> Result<(), RejectReason> {
@@ -214,12 +241,11 @@ fn by_peer(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
 
 /// Whether the proven `name` may log in as the user.
 fn same_user(demand: &Demand<'_>, facts: &Facts<'_>, name: &str, other: RejectReason) -> Result<(), RejectReason> {
-    match demand.map() {
-        Some(map) if facts.maps.allows(map, name, facts.user) => Ok(()),
-        Some(_) => Err(RejectReason::NotMapped),
-        None if name == facts.user => Ok(()),
-        None => Err(other),
+    let map = demand.map();
+    if facts.maps.lets(map, name, facts.user) {
+        return Ok(());
     }
+    Err(if map.is_some() { RejectReason::NotMapped } else { other })
 }
 
 /// The methods that request a password.
@@ -308,6 +334,7 @@ mod tests {
             certificate_name: None,
             os_user: None,
             forced_user: None,
+            oauth: None,
             maps: &IdentMaps::default(),
             mocks: &Mocks::default(),
             policy: &POLICY,
@@ -334,6 +361,7 @@ mod tests {
             certificate_name: name,
             os_user: name,
             forced_user: None,
+            oauth: None,
             maps: &maps(),
             mocks: &Mocks::default(),
             policy: &POLICY,
@@ -397,6 +425,7 @@ mod tests {
                 certificate_name: None,
                 os_user: None,
                 forced_user: None,
+                oauth: None,
                 maps: &IdentMaps::default(),
                 mocks: &Mocks::of_shape(shape),
                 policy: &POLICY,
@@ -522,6 +551,7 @@ mod tests {
             certificate_name: None,
             os_user: None,
             forced_user: Some("app"),
+            oauth: None,
             maps: &IdentMaps::default(),
             mocks: &Mocks::default(),
             policy: &POLICY,

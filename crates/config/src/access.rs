@@ -1,10 +1,10 @@
 //! What a type of login goes by beside the settings: the files of rules of `hba`, fetched, read and checked against
-//! each other, and the options of `ldap`.
+//! each other, and the options of `ldap` and `oauth`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_auth::{Hba, IdentMaps, Ldap, Method, RuleError};
+use weir_auth::{Hba, IdentMaps, Ldap, Method, Oauth, RuleError};
 
 use crate::error::{ConfigError, Found};
 use crate::model::Config;
@@ -12,10 +12,11 @@ use crate::origin::FileFormat;
 use crate::origin::ReadFile;
 use crate::wording;
 
-/// Reads what the method goes by, if that is not in the settings' own fields: rules, or the options of LDAP.
+/// Reads what the method goes by, if that is not in the settings' own fields: rules, or the options of LDAP or OAuth.
 pub(crate) fn load(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
     match config.auth.method {
         Method::Ldap => ldap(config, found),
+        Method::Oauth => oauth(config, read, found),
         Method::Hba => rules(config, read, found),
         _ => {}
     }
@@ -38,15 +39,38 @@ fn ldap(config: &mut Config, found: &mut Found) {
     }
 }
 
+/// Reads the options of type `oauth`, and the maps that they may name.
+fn oauth(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
+    let name = if config.format == FileFormat::Ini { "auth_oauth_options" } else { "oauth_options" };
+    let Some(options) = config.auth.oauth_options.clone() else {
+        let hint =
+            format!("say which tokens in {name}, as in issuer=\"https://HOST\" scope=\"openid\" audience=\"weir\"");
+        let place = config.locations.nearest("auth.type");
+        return found.note(wording::error_at(&config.source, place, "type oauth needs options", Some(hint)));
+    };
+    let Some(maps) = maps(config, read, found) else { return };
+    match Oauth::parse(&options).and_then(|oauth| oauth.check_map(&maps).map(|()| oauth)) {
+        Ok(oauth) => {
+            config.auth.ident = Arc::new(maps);
+            config.auth.oauth = Some(oauth);
+        }
+        Err(why) => {
+            let place = config.locations.nearest("auth.oauth_options");
+            found.note(wording::error_at(&config.source, place, &why, None));
+        }
+    }
+}
+
+/// The maps of the ident file, if there is one; none: the file has a mistake, which is noted.
+fn maps(config: &Config, read: ReadFile<'_>, found: &mut Found) -> Option<IdentMaps> {
+    let Some(file) = config.auth.ident_file.clone() else { return Some(IdentMaps::default()) };
+    let text = found.take(fetch(config, "auth.ident_file", &file, read))?;
+    IdentMaps::parse(&text).map_err(|errors| note(&file, errors, found)).ok()
+}
+
 /// Fetches the rules of type `hba`.
 fn rules(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
-    let maps = match config.auth.ident_file.clone() {
-        None => Some(IdentMaps::default()),
-        Some(file) => {
-            let text = found.take(fetch(config, "auth.ident_file", &file, read));
-            text.and_then(|text| IdentMaps::parse(&text).map_err(|errors| note(&file, errors, found)).ok())
-        }
-    };
+    let maps = maps(config, read, found);
     let Some(file) = config.auth.hba_file.clone() else {
         let name = if config.format == FileFormat::Ini { "auth_hba_file" } else { "hba_file" };
         let hint = format!("name the file of rules as {name}, or use another type");

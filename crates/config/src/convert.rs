@@ -94,7 +94,10 @@ fn users(config: &Config) -> String {
     let auth = &config.auth;
     let mut section = String::new();
     let may_be_none = auth.query_user.is_some()
-        || matches!(auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam);
+        || matches!(
+            auth.method,
+            Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam | Method::Oauth
+        );
     if auth.file.is_some() || (auth.users.is_empty() && may_be_none) {
         return section;
     }

@@ -133,6 +133,8 @@ fn blank_config() -> Config {
             ident: Arc::new(IdentMaps::default()),
             ldap_options: None,
             ldap: None,
+            oauth_options: None,
+            oauth: None,
             pam_service: String::new(),
             query_user: None,
             query: String::new(),

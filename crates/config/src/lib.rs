@@ -79,7 +79,7 @@ pub use model::{
     WatchFiles, Web,
 };
 pub use names::{HEALTH_STATES, HOST_NAME, RESERVED_DATABASES, SYSLOG_FACILITIES};
-pub use oidc::{Oidc, is_safe_url};
+pub use oidc::Oidc;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use password_source::{PasswordCommand, PasswordSource, TokenService, TokenSource, Vault};
 pub use patroni::{Patroni, PatroniQuestion};

@@ -595,5 +595,8 @@ fn may_do_without_users(config: &Config) -> bool {
     config.format == FileFormat::Ini
         || !config.cluster.etcd.is_empty()
         || config.auth.query_user.is_some()
-        || matches!(config.auth.method, Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam)
+        || matches!(
+            config.auth.method,
+            Method::Trust | Method::Any | Method::Hba | Method::Ldap | Method::Pam | Method::Oauth
+        )
 }

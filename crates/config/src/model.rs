@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use weir_auth::{Hba, IdentMaps, Ldap, Method, RequireAuth};
+use weir_auth::{Hba, IdentMaps, Ldap, Method, Oauth, RequireAuth};
 use weir_base::{ClientAddr, Host, OnDirty, PoolMode, Span, StateKinds, Target};
 
 use crate::accounts::Accounts;
@@ -188,7 +188,7 @@ pub struct Auth {
     pub hba_file: Option<PathBuf>,
     /// The rules of `hba_file`, which then decide instead of `method`.
     pub hba: Option<Arc<Hba>>,
-    /// The file of ident maps; read with [`Method::Hba`] only.
+    /// The file of ident maps; read with [`Method::Hba`] and [`Method::Oauth`] only.
     pub ident_file: Option<PathBuf>,
     /// The maps of `ident_file`.
     pub ident: Arc<IdentMaps>,
@@ -196,6 +196,10 @@ pub struct Auth {
     pub ldap_options: Option<String>,
     /// The options of [`Method::Ldap`], parsed; present with that method only, unless rules decide.
     pub ldap: Option<Arc<Ldap>>,
+    /// Which tokens are accepted with [`Method::Oauth`], as written.
+    pub oauth_options: Option<String>,
+    /// The options of [`Method::Oauth`], parsed; present with that method only, unless rules decide.
+    pub oauth: Option<Arc<Oauth>>,
     /// The service of PAM that checks passwords with [`Method::Pam`].
     pub pam_service: String,
     /// The user who asks the server about users that `file` does not list (`auth_user`); `None`: nobody does.

@@ -2,10 +2,10 @@
 //!
 //! Nothing is requested here: `crates/web` speaks to the provider.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::address::is_url;
+use weir_auth::is_safe_url;
+
 use crate::origin::is_reference;
 use crate::web_role::WebRole;
 
@@ -91,33 +91,6 @@ impl Oidc {
     }
 }
 
-/// Whether secrets may be sent to an address: `https`, or `http` to this machine; without a user, a query and a
-/// fragment.
-pub fn is_safe_url(url: &str) -> bool {
-    if !is_url(url)
-        || url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f || matches!(byte, b'?' | b'#' | b'@' | b'\\' | b'"'))
-    {
-        return false;
-    }
-    match url.split_once("://") {
-        Some(("https", rest)) => !host(rest).is_empty(),
-        Some(("http", rest)) => {
-            let host = host(rest);
-            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
-        _ => false,
-    }
-}
-
-/// The host of what follows `://`, without its port.
-fn host(rest: &str) -> &str {
-    let authority = rest.split('/').next().unwrap_or_default();
-    if let Some(bracketed) = authority.strip_prefix('[') {
-        return bracketed.split(']').next().unwrap_or_default();
-    }
-    authority.split(':').next().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -141,31 +114,6 @@ mod tests {
         assert_eq!(role(&["all, of us"]), Some(WebRole::Viewer));
         assert_eq!((role(&[]), role(&["Ops", "*"])), (None, None));
         assert_eq!(read("viewer_groups = \"*\"").role([]), Some(WebRole::Viewer));
-    }
-
-    #[test]
-    fn only_encrypted_addresses_and_this_machine_are_safe() {
-        for url in [
-            "https://idp",
-            "https://idp.example/realms/a",
-            "http://127.0.0.1:80/x",
-            "http://[::1]/",
-            "http://localhost",
-        ] {
-            assert!(is_safe_url(url), "{url}");
-        }
-        for url in [
-            "http://idp",
-            "http://127.0.0.1@idp",
-            "http://localhost.idp",
-            "https://",
-            "https://a b",
-            "ftp://127.0.0.1",
-            "https://a?b",
-            "",
-        ] {
-            assert!(!is_safe_url(url), "{url}");
-        }
     }
 
     #[test]

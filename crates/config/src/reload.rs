@@ -149,7 +149,7 @@ fn keep_restart_settings(old: &Config, new: &mut Config) {
 fn users_differ(old: &Config, new: &Config) -> bool {
     let access = |config: &'_ Config| {
         let auth = &config.auth;
-        (auth.hba.clone(), auth.ident.clone(), auth.ldap.clone())
+        (auth.hba.clone(), auth.ident.clone(), auth.ldap.clone(), auth.oauth.clone())
     };
     old.auth.users != new.auth.users || old.users != new.users || access(old) != access(new)
 }

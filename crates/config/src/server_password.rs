@@ -46,7 +46,7 @@ impl Config {
 
     /// Whether a client's login provides its password, or keys that are as good at the server.
     fn clients_prove_passwords(&self) -> bool {
-        !matches!(self.auth.method, Method::Trust | Method::Any | Method::Cert)
+        !matches!(self.auth.method, Method::Trust | Method::Any | Method::Cert | Method::Oauth)
     }
 
     /// Whether users who are not listed may log in to a pool with a password.

@@ -1,8 +1,9 @@
 //! What is sent to other services: alerts, telemetry, and etcd's requests. Owns which addresses of them can't work; knows
 //! nothing of how requests are made.
 
+use weir_auth::is_safe_url;
+
 use crate::model::{Alerts, Cluster, Telemetry};
-use crate::oidc::is_safe_url;
 use crate::origin::is_reference;
 
 impl Telemetry {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_auth::{Ldap, Method};
+use weir_auth::{Ldap, Method, Oauth};
 
 use crate::edit::find_exposure_by_set;
 use crate::kind::Kind;
@@ -96,6 +96,15 @@ fn changed(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
         let options =
             options.ok_or_else(|| SetError::Unfit("type ldap needs auth_ldap_options: set it first".into()))?;
         config.auth.ldap = Some(Ldap::parse(options).map_err(refused)?);
+    }
+    config.auth.oauth = None;
+    if config.auth.method == Method::Oauth {
+        let options = config.auth.oauth_options.as_deref();
+        let options =
+            options.ok_or_else(|| SetError::Unfit("type oauth needs auth_oauth_options: set it first".into()))?;
+        let oauth = Oauth::parse(options).map_err(refused)?;
+        oauth.check_map(&config.auth.ident).map_err(refused)?;
+        config.auth.oauth = Some(oauth);
     }
     if config.auth.method != Method::Hba {
         config.auth.hba = None;

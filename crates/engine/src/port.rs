@@ -31,7 +31,7 @@ use crate::workers::messages::Message;
 
 pub use weir_admin::{ControlRequest, Response};
 
-pub use crate::password_check::{Authority, PasswordCheck};
+pub use crate::password_check::{Authority, PasswordCheck, Proof};
 pub use crate::printed_password::PrintedPassword;
 pub use crate::secured::{Certificate, Secured};
 
@@ -295,7 +295,7 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
-    /// Whether a client's password is right, by LDAP or PAM. It may take as long as its `limit`, and no other kind of
+    /// Whether a client's password is right, by LDAP or PAM, or its token, by the keys of its issuer. It may take as long as its `limit`, and no other kind of
     /// work waits for it.
     CheckPassword(Box<PasswordCheck>),
     /// The password for a login at a server, from the program or the service that makes it, or as either made it
@@ -345,8 +345,8 @@ impl fmt::Debug for Work {
 pub enum WorkResult {
     /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
-    /// For [`Work::CheckPassword`]: why it is not right, or could not be checked, in a line for the log.
-    Checked(Result<(), String>),
+    /// For [`Work::CheckPassword`]: or why it is not right, or could not be checked, in a line for the log.
+    Checked(Result<Proof, String>),
     /// For [`Work::ServerPassword`]: why there is none, in a line for clients and the log.
     Password(Result<PrintedPassword, String>),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.

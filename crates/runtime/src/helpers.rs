@@ -3,8 +3,8 @@
 //! Each kind of work has threads and a bounded queue of its own, so that no kind waits for another:
 //! reading the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for
 //! clients' logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the
-//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks; programs and services
-//! that make passwords. What anybody can cause runs with a lower priority than all else.
+//! operating system's users, whose look-ups may hang for long; passwords that LDAP or PAM checks, and tokens; programs
+//! and services that make passwords. What anybody can cause runs with a lower priority than all else.
 //!
 //! Answers go to the mailbox of the worker that asked. A worker has at most [`MAX_UNDER_WAY`] requests under way in a
 //! queue, and the queues have room for that many of each worker: so they are never full, and further requests wait in
@@ -30,7 +30,8 @@ use crate::work::WorkKind;
 
 /// Requests of one worker under way in a queue.
 const MAX_UNDER_WAY: usize = 64;
-/// Passwords that one LDAP server, or one service of PAM, checks at once. Each waits for others most of the time.
+/// Passwords that one LDAP server, or one service of PAM, checks at once, and tokens of one issuer. Each check waits for
+/// others most of the time.
 const CHECKERS: usize = 4;
 /// Names that are looked up at once. A name server that does not answer delays its names for half a minute and more, in
 /// which other names must not wait.
@@ -81,7 +82,7 @@ pub(crate) struct Helpers {
     servers: WorkQueue<(u64, Work)>,
     clients: WorkQueue<(u64, Work)>,
     users: WorkQueue<(u64, Work)>,
-    ldap: WorkQueue<(u64, Work)>,
+    checks: WorkQueue<(u64, Work)>,
     pam: WorkQueue<(u64, Work)>,
     printed: WorkQueue<(u64, Work)>,
     patroni: WorkQueue<(u64, Work)>,
@@ -136,7 +137,7 @@ impl Helpers {
             servers: work(ThreadSetup::new("weir-hashes", 1), WorkKind::Servers)?,
             clients: work(ThreadSetup::new("weir-logins", threads).nicer(), WorkKind::Clients)?,
             users: work(ThreadSetup::new("weir-users", 2), WorkKind::Users)?,
-            ldap: checkers(ThreadSetup::new("weir-ldap", CHECKERS).nicer(), mailboxes, WorkKind::Ldap)?,
+            checks: checkers(ThreadSetup::new("weir-checks", CHECKERS).nicer(), mailboxes, WorkKind::Checks)?,
             pam: checkers(ThreadSetup::new("weir-pam", CHECKERS).nicer(), mailboxes, WorkKind::Pam)?,
             printed: checkers(ThreadSetup::new("weir-passwords", 1), mailboxes, WorkKind::Printed)?,
             patroni: questions(ThreadSetup::new("weir-patroni", QUESTIONS), mailboxes, ask_patroni)?,
@@ -177,7 +178,7 @@ fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: 
     }
 }
 
-/// A queue for passwords. Each LDAP server, each service of PAM, each program and each service of tokens has threads of
+/// A queue for passwords. Each LDAP server, each service of PAM, each issuer of tokens, each program and each service of tokens has threads of
 /// its own, as long as it has something to do: so one that hangs delays no other one. The configuration bounds their
 /// number.
 fn checkers(setup: ThreadSetup, mailboxes: &Mailboxes, kind: WorkKind) -> io::Result<WorkQueue<(u64, Work)>> {
@@ -384,7 +385,7 @@ pub(crate) struct HelperQueues {
     servers: Queue<(u64, Work)>,
     clients: Queue<(u64, Work)>,
     users: Queue<(u64, Work)>,
-    ldap: Queue<(u64, Work)>,
+    checks: Queue<(u64, Work)>,
     pam: Queue<(u64, Work)>,
     printed: Queue<(u64, Work)>,
     patroni: Queue<(u64, Work)>,
@@ -400,7 +401,7 @@ impl HelperQueues {
             servers: Queue::new(me, helpers.servers),
             clients: Queue::new(me, helpers.clients),
             users: Queue::new(me, helpers.users),
-            ldap: Queue::new(me, helpers.ldap),
+            checks: Queue::new(me, helpers.checks),
             pam: Queue::new(me, helpers.pam),
             printed: Queue::new(me, helpers.printed),
             patroni: Queue::new(me, helpers.patroni),
@@ -416,7 +417,7 @@ impl HelperQueues {
             WorkKind::Servers => &mut self.servers,
             WorkKind::Clients => &mut self.clients,
             WorkKind::Users => &mut self.users,
-            WorkKind::Ldap => &mut self.ldap,
+            WorkKind::Checks => &mut self.checks,
             WorkKind::Pam => &mut self.pam,
             WorkKind::Printed => &mut self.printed,
             WorkKind::Patroni => &mut self.patroni,

@@ -17,7 +17,7 @@
 //! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: negotiated parameters, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
-//! | `passwords` | passwords that LDAP or PAM checks, or a program prints |
+//! | `passwords` | passwords that LDAP or PAM checks, or a program prints; tokens of clients |
 //! | `upgrade` | one process takes over from another: listening sockets, clients, servers |
 //! | `supervisor` | notifications to systemd |
 
@@ -57,7 +57,7 @@ pub use handler::{Handler, WorkerSetup};
 pub use helpers::{AskPatroni, ChangeConfig, Fit, Record, Reload};
 pub use listen::{AddressProblem, Bound, Inherited, address_problems};
 pub use log::{LogTarget, check_log_file, log_start_error};
-pub use passwords::{PAM_HELPER, PamRequest, made_password};
+pub use passwords::{PAM_HELPER, PamRequest, check_issuers, made_password};
 pub use port::MakeRing;
 pub use port_owner::is_served;
 pub use serve::{Ready, ServeOptions, VERSION, serve, start_engines};

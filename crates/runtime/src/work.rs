@@ -13,8 +13,8 @@ pub(crate) enum WorkKind {
     Clients,
     /// Asking the operating system about its users.
     Users,
-    /// Having passwords checked by LDAP.
-    Ldap,
+    /// Having passwords checked by LDAP, and tokens by the keys of their issuers.
+    Checks,
     /// Having passwords checked by PAM.
     Pam,
     /// Running programs that print passwords.
@@ -35,7 +35,7 @@ impl WorkKind {
             Work::NameOfUser(_) => WorkKind::Users,
             Work::AskPatroni(_) => WorkKind::Patroni,
             Work::CheckPassword(check) => match check.by {
-                Authority::Ldap(_) => WorkKind::Ldap,
+                Authority::Ldap(_) | Authority::Oauth(_) => WorkKind::Checks,
                 Authority::Pam(_) => WorkKind::Pam,
             },
         }

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Denial, Exchange, External, LoginPlan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy,
-    ScramSource, ScramStart, ScramVerifier, Secret, Shape, md5_verify, plain_verify,
+    BEARER_END, BearerMessage, Denial, Exchange, External, LoginPlan, OAUTHBEARER, ScramChallenged, ScramExpectFinal,
+    ScramKeys, ScramOffer, ScramPolicy, ScramSource, ScramStart, ScramVerifier, Secret, Shape, md5_verify,
+    plain_verify, read_bearer,
 };
 use weir_pgwire::{frontend, put_back};
 
@@ -51,6 +52,19 @@ enum Stage {
         hex: String,
         salt: [u8; 4],
     },
+    /// The client's first message, in a SASLInitialResponse, or in a SASLResponse where that had none.
+    BearerFirst {
+        challenge: String,
+        chosen: bool,
+    },
+    /// The token is checked elsewhere.
+    BearerChecking {
+        challenge: String,
+    },
+    /// The client has received the challenge, and ends the exchange.
+    BearerFailed {
+        asked: bool,
+    },
     ScramFirst {
         offer: ScramOffer,
         source: ScramSource,
@@ -80,12 +94,14 @@ pub enum LoginStep {
         /// Whether the password is the stored one; otherwise it comes from a client, and may be anything.
         stored: bool,
     },
-    /// This password must be checked; then [`Login::checked`].
+    /// This password, or token, must be checked; then [`Login::checked`].
     CheckPassword(Arc<str>),
     /// The client has proven its identity.
     Accepted(CapturedCredentials),
     /// The client has not proven its identity, or can't.
     Refused(Refusal),
+    /// The client's token can't be checked: why, for the log. Then the client's next message.
+    Unusable(&'static str),
 }
 
 /// Secrets captured at a login that can be used to log in to a server.
@@ -112,7 +128,7 @@ impl Login {
     ) -> (Login, LoginStep) {
         let (stage, next) = match plan.exchange {
             Exchange::None => (Stage::Over, LoginStep::Accepted(CapturedCredentials::default())),
-            Exchange::Refuse(denial) => (Stage::Over, LoginStep::Refused(refusal(denial))),
+            Exchange::Refuse(denial) => (Stage::Over, LoginStep::Refused(refusal(denial, user))),
             Exchange::Cleartext { mock } => {
                 put_back::auth_cleartext(buffer);
                 let secret = secret.filter(|_| plan.reject_reason.is_none()).cloned();
@@ -121,6 +137,10 @@ impl Login {
             Exchange::External(by) => {
                 put_back::auth_cleartext(buffer);
                 (Stage::External { by, given: None }, LoginStep::Wait)
+            }
+            Exchange::Bearer { challenge } => {
+                put_back::auth_sasl(buffer, &[OAUTHBEARER]);
+                (Stage::BearerFirst { challenge, chosen: false }, LoginStep::Wait)
             }
             Exchange::Md5 { hex } => {
                 put_back::auth_md5(buffer, salt.md5);
@@ -154,6 +174,9 @@ impl Login {
                     LoginStep::Refused(Refusal::PasswordFailed)
                 }
             }
+            Stage::BearerFirst { challenge, chosen } => self.bearer(body, challenge, chosen, buffer),
+            Stage::BearerFailed { asked } if body == BEARER_END => LoginStep::Refused(self.oauth_failed(asked)),
+            Stage::BearerFailed { .. } => malformed("Client did not send a kvsep response."),
             Stage::ScramFirst { offer, source } => self.scram_first(body, offer, source, policy, buffer),
             Stage::ScramFinal(expect) => match expect.finish(body) {
                 Ok((keys, server_final)) => {
@@ -162,9 +185,11 @@ impl Login {
                 }
                 Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
-            Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::External { .. } | Stage::Over => {
-                LoginStep::Refused(Refusal::Protocol("a password message that was not requested".into()))
-            }
+            Stage::CleartextSalting { .. }
+            | Stage::ScramSalting { .. }
+            | Stage::External { .. }
+            | Stage::BearerChecking { .. }
+            | Stage::Over => LoginStep::Refused(Refusal::Protocol("a password message that was not requested".into())),
         }
     }
 
@@ -187,11 +212,17 @@ impl Login {
         }
     }
 
-    /// Goes on after [`LoginStep::CheckPassword`]: whether the password is right.
-    pub fn checked(&mut self, good: bool) -> LoginStep {
+    /// Goes on after [`LoginStep::CheckPassword`]: whether the password, or the token, is right.
+    pub fn checked(&mut self, good: bool, buffer: &mut Vec<u8>) -> LoginStep {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::External { given, .. } if good => {
                 LoginStep::Accepted(CapturedCredentials { password: given, keys: None })
+            }
+            // The token is nothing that a server accepts for a password.
+            Stage::BearerChecking { .. } if good => LoginStep::Accepted(CapturedCredentials::default()),
+            Stage::BearerChecking { challenge } => {
+                self.challenge(&challenge, false, buffer);
+                LoginStep::Wait
             }
             Stage::External { by: External::Ldap, .. } => LoginStep::Refused(Refusal::LdapFailed),
             Stage::External { by: External::Pam, .. } => LoginStep::Refused(Refusal::PamFailed),
@@ -233,6 +264,54 @@ impl Login {
         let (password, salt, iterations) = (given.clone(), verifier.salt.clone(), verifier.iterations);
         self.stage = Stage::CleartextSalting { given, verifier };
         LoginStep::HashPassword { password, salt, iterations, stored: false }
+    }
+
+    /// The client's first message. `chosen`: it has chosen the mechanism before, without a message.
+    fn bearer(&mut self, body: &[u8], challenge: String, chosen: bool, buffer: &mut Vec<u8>) -> LoginStep {
+        let message = if chosen {
+            body
+        } else {
+            match frontend::sasl_initial(body) {
+                Ok(initial) if initial.mechanism != OAUTHBEARER.as_bytes() => {
+                    let what = "client selected an invalid SASL authentication mechanism";
+                    return LoginStep::Refused(Refusal::Protocol(what.into()));
+                }
+                Ok(initial) => match initial.data {
+                    Some(message) => message,
+                    None => {
+                        put_back::auth_sasl_continue(buffer, b"");
+                        self.stage = Stage::BearerFirst { challenge, chosen: true };
+                        return LoginStep::Wait;
+                    }
+                },
+                Err(_) => return malformed("The message is incomplete."),
+            }
+        };
+        match read_bearer(message) {
+            Ok(BearerMessage::Token(token)) => {
+                self.stage = Stage::BearerChecking { challenge };
+                LoginStep::CheckPassword(token.into())
+            }
+            Ok(BearerMessage::Discovery) => {
+                self.challenge(&challenge, true, buffer);
+                LoginStep::Wait
+            }
+            Ok(BearerMessage::Unusable(why)) => {
+                self.challenge(&challenge, false, buffer);
+                LoginStep::Unusable(why)
+            }
+            Err(how) => malformed(how),
+        }
+    }
+
+    /// Sends the client which tokens are accepted. `asked`: it had none.
+    fn challenge(&mut self, challenge: &str, asked: bool, buffer: &mut Vec<u8>) {
+        put_back::auth_sasl_continue(buffer, challenge.as_bytes());
+        self.stage = Stage::BearerFailed { asked };
+    }
+
+    fn oauth_failed(&self, asked: bool) -> Refusal {
+        Refusal::OauthFailed { user: self.user.clone(), asked }
     }
 
     fn scram_first(
@@ -278,12 +357,18 @@ fn cleartext(body: &[u8]) -> Result<Arc<str>, Refusal> {
     }
 }
 
+/// PostgreSQL's error for a message of OAUTHBEARER that has another form.
+fn malformed(how: &str) -> LoginStep {
+    LoginStep::Refused(Refusal::Protocol(format!("malformed OAUTHBEARER message: {how}")))
+}
+
 /// The texts for a client that is refused before any proof.
-fn refusal(denial: Denial) -> Refusal {
+fn refusal(denial: Denial, user: &str) -> Refusal {
     match denial {
         Denial::NoSuchUser => Refusal::TrustFailed,
         Denial::Certificate => Refusal::CertificateFailed,
         Denial::Peer => Refusal::PeerRejected,
+        Denial::Bearer => Refusal::OauthFailed { user: user.to_owned(), asked: false },
         Denial::Rejected => Refusal::LoginRejected,
         Denial::NoRule => Refusal::NoRule,
         Denial::NoForcedUser => Refusal::NoForcedUser,

@@ -16,7 +16,6 @@ use crate::long_text::{LONG_TEXT, SEARCHED};
 use crate::names::{ClientStatements, Given};
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::shape::GivenShape;
 use crate::statements::{Key, NotInterned, ParseEnvironment, PreparationState, Statement, cost};
 use crate::stop::StopReason;
 use crate::undo_log::Change;
@@ -63,16 +62,12 @@ impl Link<'_, '_> {
         }
         let found = self.touch(given.statement.key());
         let is_ready = matches!(found, OnServer::Ready | OnServer::Unsure);
-        if is_ready && !(given.statement.is_unanalysed() && self.may_be_newer(given.shape)) {
+        let is_older =
+            given.statement.is_unanalysed() && self.server.statements.newest().may_be_older_than(given.shape);
+        if is_ready && !is_older {
             return Ok(found);
         }
         self.make_ready(name, given)
-    }
-
-    /// Whether the client's Parse may be newer than what the server has, which was just touched: the server has not taken
-    /// it since, and the client was given nothing of it.
-    fn may_be_newer(&self, given: GivenShape) -> bool {
-        given.shape.is_unknown() && !self.server.statements.newest().is_certain_for(given)
     }
 
     /// By what this text is parsed if the client sends it now.

@@ -61,6 +61,12 @@ impl Known {
     pub(crate) fn is_certain_for(self, given: GivenShape) -> bool {
         if given.shape.is_unknown() { given.of < self.sound } else { given.of == self.of }
     }
+
+    /// Whether a client's Parse may be newer than this: the server has not taken the statement since, and the client was
+    /// given nothing of it.
+    pub(crate) fn may_be_older_than(self, given: GivenShape) -> bool {
+        given.shape.is_unknown() && !self.is_certain_for(given)
+    }
 }
 
 /// What a server knows of a statement.

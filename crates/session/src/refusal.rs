@@ -38,6 +38,13 @@ pub enum Refusal {
     LdapFailed,
     /// PAM did not accept the password; the log says why.
     PamFailed,
+    /// The client's token was not accepted; the log says why.
+    OauthFailed {
+        /// The user that the client claims to be.
+        user: String,
+        /// It had no token, and has learnt which are accepted: a login with one follows.
+        asked: bool,
+    },
     /// A server that was queried knows no such user, and clients may learn that.
     NoSuchUser,
     /// The SCRAM exchange failed: wrong password, unknown user, malformed message.
@@ -225,6 +232,7 @@ impl Refusal {
             | Refusal::EmptyPassword
             | Refusal::TrustFailed => "28P01",
             Refusal::CertificateFailed
+            | Refusal::OauthFailed { .. }
             | Refusal::PeerRejected
             | Refusal::LoginRejected
             | Refusal::NoRule
@@ -322,6 +330,11 @@ impl Refusal {
         }
     }
 
+    /// Whether it ends a connection by which a client has learnt what it needs for its login: nothing has failed.
+    pub fn is_expected(&self) -> bool {
+        matches!(self, Refusal::OauthFailed { asked: true, .. })
+    }
+
     /// Whether the client's own login is refused: for who it is, what it asks for, or a limit of clients. Not for a server
     /// that can't be reached, which is a state of its pool.
     pub fn denies_login(&self) -> bool {
@@ -337,6 +350,7 @@ impl Refusal {
                 | Refusal::PasswordFailed
                 | Refusal::LdapFailed
                 | Refusal::PamFailed
+                | Refusal::OauthFailed { asked: false, .. }
                 | Refusal::NoSuchUser
                 | Refusal::SaslFailed
                 | Refusal::BadConfig
@@ -424,7 +438,9 @@ impl Refusal {
                 "The client's own user or password is refused here, by the pooler, not by PostgreSQL: see the auth file, or \
                  auth_query. The pooler's log has more.",
             ),
-            Refusal::LdapFailed | Refusal::PamFailed => Some("The pooler's log has the reason."),
+            Refusal::LdapFailed | Refusal::PamFailed | Refusal::OauthFailed { .. } => {
+                Some("The pooler's log has the reason.")
+            }
             Refusal::NotAllowed => Some("The console is for users of admin_users and stats_users."),
             Refusal::UserDisabled(_) => Some("Enable the user in the panel, or remove disabled from [users.NAME]."),
             Refusal::PoolNotAllowed { .. } => {
@@ -516,6 +532,7 @@ impl fmt::Display for Refusal {
             Refusal::PasswordFailed => f.write_str("password authentication failed"),
             Refusal::LdapFailed => f.write_str("LDAP authentication failed"),
             Refusal::PamFailed => f.write_str("PAM authentication failed"),
+            Refusal::OauthFailed { user, .. } => write!(f, "OAuth bearer authentication failed for user \"{user}\""),
             Refusal::NoSuchUser => f.write_str("no such user"),
             Refusal::SaslFailed => f.write_str("SASL authentication failed"),
             Refusal::EmptyPassword => f.write_str("empty password returned by client"),

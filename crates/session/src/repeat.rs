@@ -40,7 +40,7 @@ impl Link<'_, '_> {
         self.server.pending.newest_is_kept();
         let mut kept = Repeatable {
             statement: given.statement.key(),
-            is_newer: self.may_be_newer(given),
+            is_newer: self.server.statements.newest().may_be_older_than(given.shape),
             messages: self.ctx.spare_buffer(),
             newest: 0,
             description: Vec::new(),

@@ -25,18 +25,18 @@ impl ClockReading {
     }
 
     /// The time since an earlier moment, however the calendar's clock was set meanwhile.
-    pub(crate) fn age_of(self, earlier: ClockReading) -> Duration {
+    pub fn age_of(self, earlier: ClockReading) -> Duration {
         self.steady.saturating_duration_since(earlier.steady)
     }
 
     /// Whether the calendar's clock was set since an earlier moment, or the machine has slept.
-    pub(crate) fn has_jumped_since(self, earlier: ClockReading) -> bool {
+    pub fn has_jumped_since(self, earlier: ClockReading) -> bool {
         let expected = earlier.calendar + self.age_of(earlier);
         self.calendar.duration_since(expected).unwrap_or_else(|behind| behind.duration()) > JUMP
     }
 
     /// Seconds since 1970.
-    pub(crate) fn seconds(self) -> u64 {
+    pub fn seconds(self) -> u64 {
         self.calendar.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
     }
 
@@ -51,7 +51,7 @@ impl ClockReading {
     }
 
     /// The moment after some time.
-    pub(crate) fn after(self, time: Duration) -> ClockReading {
+    pub fn after(self, time: Duration) -> ClockReading {
         ClockReading { steady: self.steady + time, calendar: self.calendar + time }
     }
 }

@@ -22,7 +22,7 @@ use report::Report;
 pub(crate) const HELP: &str = "\
 Examples:
   weir check weir.toml             reads the file and shows the resulting settings
-  weir check weir.toml --connect   also logs in to each pool's server
+  weir check weir.toml --connect   also logs in to each pool's server, and fetches issuers' keys
   weir check pgbouncer.ini         also lists settings without effect, with the reason
   weir check - < weir.toml         reads standard input
   weir check weir.toml --json      for a program: an object of findings
@@ -39,7 +39,7 @@ The exit status is 1 if Weir can't serve this configuration, 0 otherwise; warnin
 pub(crate) struct Arguments {
     /// The configuration, a weir.toml or a pgbouncer.ini; - is standard input
     file: PathBuf,
-    /// Also log in to each pool's server
+    /// Also log in to each pool's server, and fetch the keys of issuers of tokens
     #[arg(long)]
     connect: bool,
     /// Show what other modes would do with the traffic of this Weir's record
@@ -97,6 +97,9 @@ fn gather(file: &Path, config: &Config, connects: bool) -> Report {
         let probed = weir_probes::probe(config);
         report.servers = Some(probed.table);
         report.findings.extend(probed.findings);
+        report
+            .findings
+            .extend(weir_runtime::check_issuers(config).into_iter().map(|found| about_issuer(config, found)));
     }
     report
 }
@@ -221,4 +224,16 @@ pub(crate) fn errors(config: &Config, facts: &HostLimits) -> Vec<ConfigFinding> 
 fn unusable_certificate(config: &Config) -> Option<ConfigFinding> {
     let error = web_tls(config).err()?;
     Some(ConfigFinding::of_key(Severity::Error, config, "web.tls_cert_file", error.to_string()))
+}
+
+/// An issuer of tokens whose keys can't be fetched now.
+fn about_issuer(config: &Config, (line, text): (Option<usize>, String)) -> ConfigFinding {
+    let key = if line.is_some() { "auth.hba_file" } else { "auth.oauth_options" };
+    let (file, own) = config.locations.file_and_line(key, &config.source);
+    let (file, line) = match (line, config.auth.hba_file.clone()) {
+        (Some(line), Some(rules)) => (rules, Some(line)),
+        _ => (file, own),
+    };
+    let help = Some("until they can be, no token of this issuer is accepted".to_owned());
+    ConfigFinding { severity: Severity::Warning, file, line, key: Some(key.to_owned()), text, help }
 }

@@ -33,6 +33,6 @@ fn text() -> String {
     let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
     format!(
         "{SHORT}\ncommit:   {COMMIT}\nplatform: {os} {arch}, {LIBC}\nfeatures: epoll, io_uring, TLS 1.2 and 1.3 (aws-lc), \
-         LDAP{PAM}, HTTP API and panel"
+         LDAP{PAM}, OAuth, HTTP API and panel"
     )
 }

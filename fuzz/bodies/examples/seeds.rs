@@ -148,6 +148,13 @@ fn exchanges() -> io::Result<()> {
         all(target, seeds.iter().map(Vec::as_slice))?;
     }
     all("passwords", [&b"\x06secret\x06secret"[..], b"\x01a\x01b", b"\x23md5012345678901234567890123456789012\x01a"])?;
+    let bearers = [
+        &b"n,,\x01auth=Bearer a.b-c_~+/1==\x01\x01"[..],
+        b"y,,\x01host=h\x01port=5432\x01auth=bearer  a\x01\x01",
+        b"n,,\x01auth=\x01\x01",
+        b"n,a=u,\x01auth=Basic a\x01\x01",
+    ];
+    all("bearer", bearers)?;
     let initial = message(|b| put_front::sasl_initial(b, "SCRAM-SHA-256", b"n,,n=,r=abc"));
     let login =
         [&[3, 0, 0, initial.len() as u8 - 5][..], &initial[5..], b"\0\x20c=biws,r=abc,p=AAAAAAAAAAAAAAAA"].concat();

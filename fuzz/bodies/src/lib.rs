@@ -36,6 +36,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     target("auth_query", answers::auth_query),
     target("backend", wire::backend_messages),
+    target("bearer", passwords::bearer),
     target("certificate", answers::certificate),
     target("ciphers", files::cipher_list),
     target("client_login", passwords::client_login),

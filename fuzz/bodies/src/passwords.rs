@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Exchange, IdentMaps, LoginPlan, RequireAuth, ScramClient, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
-    ScramVerifier, Secret, Shape, Trust, md5_hex_secret, md5_response, md5_verify, plain_verify, verify_cleartext,
+    BearerMessage, Exchange, IdentMaps, LoginPlan, RequireAuth, ScramClient, ScramKeys, ScramOffer, ScramPolicy,
+    ScramSource, ScramVerifier, Secret, Shape, Trust, md5_hex_secret, md5_response, md5_verify, plain_verify,
+    read_bearer, verify_cleartext,
 };
 use weir_config::Users;
 use weir_pgwire::{AuthRequest, HEAD, backend};
@@ -116,11 +117,12 @@ pub(crate) fn passwords(data: &[u8]) {
 /// A client's login: whatever message bodies arrive, no client is accepted without a proof.
 pub(crate) fn client_login(data: &[u8]) {
     let mut tape = Tape::new(data);
-    let exchange = match tape.below(5) {
+    let exchange = match tape.below(6) {
         0 => Exchange::Cleartext { mock: None },
         1 => Exchange::Md5 { hex: md5_hex_secret("u", "a password that no fuzzer finds") },
         2 => Exchange::Md5 { hex: String::new() },
         3 => Exchange::Scram(ScramSource::Verifier(verifier())),
+        4 => Exchange::Bearer { challenge: "{}".to_owned() },
         _ => Exchange::Scram(ScramSource::Mock(Shape::usual(1))),
     };
     let secret = Secret::Plain("a password that no fuzzer finds".into());
@@ -139,10 +141,28 @@ pub(crate) fn client_login(data: &[u8]) {
         match next {
             LoginStep::Accepted(_) => panic!("a client without a proof is accepted"),
             LoginStep::Refused(_) => break,
-            LoginStep::Wait | LoginStep::HashPassword { .. } | LoginStep::CheckPassword(_) => {}
+            LoginStep::Wait | LoginStep::HashPassword { .. } | LoginStep::CheckPassword(_) | LoginStep::Unusable(_) => {
+            }
         }
     }
     assert!(buffer.len() < 64 << 10, "our output is bounded");
+}
+
+/// The first message of a client with a token: what is read is a part of the message, in the characters of tokens.
+pub(crate) fn bearer(data: &[u8]) {
+    let value = match read_bearer(data) {
+        Ok(BearerMessage::Token(token)) => {
+            assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','));
+            format!("Bearer {token}")
+        }
+        Ok(BearerMessage::Discovery) => String::new(),
+        Ok(BearerMessage::Unusable(_)) | Err(_) => return,
+    };
+    assert!(data.windows(5).any(|part| part == b"auth="), "it was there");
+    let again = format!("n,,\x01auth={value}\x01\x01");
+    assert!(read_bearer(again.as_bytes()) == read_bearer(data), "the rest of the message does not matter");
+    // A message that ends earlier is none.
+    (0..data.len()).rev().take(64).for_each(|end| assert!(read_bearer(&data[..end]).is_err()));
 }
 
 /// Our login at a server that sends anything: it costs little, and succeeds only after AuthenticationOk.

@@ -38,7 +38,7 @@ impl Rule {
             users: self.users.shown(),
             address: address.map(Address::shown),
             method: self.method.as_str(),
-            map: self.map.clone(),
+            map: self.map().map(str::to_owned),
         }
     }
 
@@ -61,6 +61,7 @@ impl RuleMethod {
             RuleMethod::Peer => "peer",
             RuleMethod::Ldap => "ldap",
             RuleMethod::Pam => "pam",
+            RuleMethod::Oauth => "oauth",
         }
     }
 }

@@ -105,8 +105,8 @@ fn a_rule_knows_its_line_and_its_map() {
     let rule = hba
         .find(&HbaRequest { via: tls("19.0.0.2"), database: "q1\"q2", user: "a , b", physical_replication: false })
         .unwrap();
-    assert_eq!((rule.line, rule.map.as_deref()), (15, Some("my map")));
-    assert_eq!(hba.rules()[0].map, None);
+    assert_eq!((rule.line, rule.map()), (15, Some("my map")));
+    assert_eq!(hba.rules()[0].map(), None);
 }
 
 #[test]
@@ -163,6 +163,9 @@ fn what_is_not_supported_is_refused_with_its_line_and_a_fix() {
         ("host all all all ldap map=m", "not one of ldap"),
         ("host all all all ldap ldapserver", "is no option"),
         ("host all all all pam map=m", "the option \"map\" is not supported"),
+        ("host all all all oauth issuer=https://a scope=b", "oauth needs audience="),
+        ("host all all all oauth issuer=http://a scope=b audience=c", "issuer must be an https"),
+        ("host all all all oauth validator=x", "Weir checks tokens itself"),
         ("local all all ident", "write peer"),
         ("local all all any", "any works as auth_type only"),
         ("local all all MD5", "unknown method \"MD5\""),
@@ -171,7 +174,7 @@ fn what_is_not_supported_is_refused_with_its_line_and_a_fix() {
         ("host all all all peer", "write it in a local rule"),
         ("local all all cert", "write it in a hostssl rule"),
         ("hostnossl all all all cert", "write it in a hostssl rule"),
-        ("host all all all md5 map=x", "map= works with cert and peer only"),
+        ("host all all all md5 map=x", "map= works with cert, peer and oauth only"),
         ("hostssl all all all cert map=", "map= names no map"),
         ("hostssl all all all cert map=a map=b", "twice"),
         ("hostssl all all all cert map=a,b", "options take no list"),

@@ -34,12 +34,12 @@ pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
-/// Whether a setting names a file that is read or written, the LDAP server that clients' passwords are sent to, or a
-/// target of alerts, which may name a file, or says who may log in, or where figures go: only the settings' file may
+/// Whether a setting names a file that is read or written, the LDAP server that clients' passwords are sent to, the
+/// issuer whose tokens are accepted, or a target of alerts, which may name a file, or says who may log in, or where figures go: only the settings' file may
 /// change that.
 fn names_file(setting: &Setting) -> bool {
     let of_alerts = setting.section == Section::Alerts;
-    if matches!(setting.section, Section::WebOidc | Section::Telemetry) {
+    if matches!(setting.section, Section::WebOidc | Section::Telemetry) || setting.name == "oauth_options" {
         return true;
     }
     match setting.field_mut(&mut Config::default()) {

@@ -34,12 +34,16 @@ impl Review<'_> {
             Method::Plain | Method::Ldap | Method::Pam if !encrypted => {
                 format!("type {method} on {address}: passwords cross the network as they are")
             }
+            Method::Oauth if config.tls.client.mode == SslMode::Disable => {
+                format!("type oauth on {address}: tokens are accepted over TLS only, and no client can use it")
+            }
             _ => return,
         };
         let help = match method {
             Method::Trust | Method::Any => {
                 "choose a type with passwords, as scram-sha-256, or listen on 127.0.0.1 only"
             }
+            Method::Oauth => "give [tls.client] a mode and a certificate, or listen on 127.0.0.1 only",
             _ => "require TLS of clients, or listen on 127.0.0.1 only",
         };
         self.warn("auth.type", text).help(help);
@@ -96,7 +100,8 @@ impl Review<'_> {
             return;
         }
         for (name, file) in [("hba_file", &auth.hba_file), ("ident_file", &auth.ident_file)] {
-            if file.is_some() {
+            let of_oauth = name == "ident_file" && auth.method == Method::Oauth;
+            if file.is_some() && !of_oauth {
                 let shown = self.name(Section::Auth, name);
                 let text = format!("{shown} has no effect: type is {}, not hba", auth.method);
                 self.warn(&format!("auth.{name}"), text).help("set type to hba, or remove it");
@@ -119,7 +124,7 @@ impl Review<'_> {
         let config = self.config;
         let users = &config.auth.users;
         let asked = config.auth.query_user.is_some() || config.pools.values().any(|pool| pool.auth_user.is_some());
-        let elsewhere = matches!(config.auth.method, Method::Any | Method::Ldap | Method::Pam);
+        let elsewhere = matches!(config.auth.method, Method::Any | Method::Ldap | Method::Pam | Method::Oauth);
         let is_said = self.has_remark("auth.users") || self.has_remark("web.address");
         if users.is_empty() && !asked && !elsewhere && !is_said {
             // PgBouncer serves such a file too: a package's own, before anybody has filled it in.

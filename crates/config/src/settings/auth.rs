@@ -18,7 +18,8 @@ pub(super) static SETTINGS: &[Setting] = &[
          cleartext password; `md5` a hash of it, or SCRAM from users with a SCRAM secret; `scram-sha-256` can't use \
          md5 secrets; `cert` requires a certificate with the user's name; `hba` follows `hba_file`; `any` accepts \
          every client as the user of the pool; `ldap` and `pam` request the cleartext password, and an LDAP server \
-         (`ldap_options`) or the system's PAM (`pam_service`) checks it, for any user.",
+         (`ldap_options`) or the system's PAM (`pam_service`) checks it, for any user; `oauth` requests a token of an \
+         issuer (`oauth_options`), for any user that it names.",
     )
     .ini("auth_type")
     .ini_default("md5"),
@@ -55,7 +56,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Field::Config(|c| FieldMut::Path(&mut c.auth.ident_file)),
-        "The maps that rules of `hba_file` name, in the form of PostgreSQL's `pg_ident.conf`.",
+        "The maps that rules of `hba_file` and `oauth_options` name, in the form of PostgreSQL's `pg_ident.conf`.",
     )
     .ini("auth_ident_file"),
     Setting::new(
@@ -69,6 +70,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .of_node()
     .ini("auth_ldap_options"),
+    Setting::new(
+        Auth,
+        "oauth_options",
+        Kind::Text,
+        "",
+        Field::Config(|c| FieldMut::Text(&mut c.auth.oauth_options)),
+        "Which tokens type `oauth` accepts: options as in a rule of PostgreSQL's `pg_hba.conf`, and `audience`, such as \
+         `issuer=\"https://login.example.com\" scope=\"openid db\" audience=\"weir\"`.",
+    )
+    .ini_own("auth_oauth_options"),
     Setting::new(
         Auth,
         "pam_service",

@@ -218,6 +218,20 @@ fn an_unknown_word() {
         error("[auth]\ntype = \"ldap\""),
         "weir.toml:2: type ldap needs options; say where and how in ldap_options, as in ldapurl=\"ldap://HOST/BASE?uid?sub\""
     );
+    assert_eq!(
+        error("[auth]\ntype = \"oauth\""),
+        "weir.toml:2: type oauth needs options; say which tokens in oauth_options, as in issuer=\"https://HOST\" \
+         scope=\"openid\" audience=\"weir\""
+    );
+    let options = |text: &str| error(&format!("[auth]\ntype = \"oauth\"\noauth_options = '{text}'"));
+    assert_eq!(
+        options("issuer=http://idp scope=a audience=b"),
+        "weir.toml:3: issuer must be an https:// address without a query; http:// only for the loopback"
+    );
+    assert_eq!(
+        options("issuer=https://idp scope=a audience=b map=m"),
+        "weir.toml:3: the ident file (auth_ident_file) has no map \"m\": add its lines there"
+    );
 }
 
 #[test]

@@ -190,6 +190,7 @@ fn encryption_towards_servers_gets_no_weaker() {
         "auth_hba_file",
         "client_tls_key_file",
         "auth_ldap_options",
+        "auth_oauth_options",
     ] {
         let why = Assignment::new(name, "/tmp/x").expect_err("it names a file");
         assert!(!weir_config::is_settable(name), "{name}");

@@ -305,6 +305,10 @@ fn rules_are_read_with_type_hba_and_their_lines_are_named() {
     let config = load_ini(text, &[hba, ident, ("/etc/names", "bob\n")]).unwrap();
     assert_eq!(config.auth.hba.as_ref().map(|hba| hba.rules().len()), Some(2));
     assert!(config.auth.ident.allows("m", "a", "b"));
+    let oauth = "[pgbouncer]\nauth_type = oauth\nauth_ident_file = ident\n\
+                 auth_oauth_options = issuer=\"https://idp\" scope=\"a b\" audience=c map=m";
+    let config = load_ini(oauth, &[ident]).unwrap();
+    assert!(config.auth.ident.allows("m", "a", "b") && config.auth.oauth.unwrap().scopes().eq(["a", "b"]));
     let error = |files: &[(&str, &str)]| load_ini(text, files).unwrap_err().to_string();
     assert!(error(&[("/etc/hba", "\nlocal all all\n"), ident]).starts_with("/etc/hba:2: METHOD"), "{}", error(&[hba]));
     assert!(error(&[("/etc/hba", "local all all peer map=x"), ident]).starts_with("/etc/hba:1: "));

@@ -92,7 +92,7 @@ fn bad_values() {
     );
     assert_eq!(
         main_error("auth_type = scram"),
-        "2: \"auth_type\" in [pgbouncer] must be one of trust, plain, md5, scram-sha-256, cert, hba, any, ldap, pam, not \
+        "2: \"auth_type\" in [pgbouncer] must be one of trust, plain, md5, scram-sha-256, cert, hba, any, ldap, pam, oauth, not \
          \"scram\"; did you mean \"scram-sha-256\"?"
     );
     assert_eq!(

@@ -52,6 +52,7 @@ impl AuthThrottle {
                 | Refusal::NoSuchUser
                 | Refusal::LdapFailed
                 | Refusal::PamFailed
+                | Refusal::OauthFailed { asked: false, .. }
         );
         if first.is_zero() || !guessed {
             return None;

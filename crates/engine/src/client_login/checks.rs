@@ -1,4 +1,4 @@
-//! Passwords of clients that LDAP or PAM checks, on helpers.
+//! Passwords of clients that LDAP or PAM checks, and tokens that the keys of an issuer check, on helpers.
 //!
 //! Owns who waits for a helper, in turn by origin. Nothing is kept: each login is checked anew, so a password that
 //! was changed or taken away counts at once.

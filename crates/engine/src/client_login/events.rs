@@ -11,10 +11,9 @@ use crate::client_login::state::{Awaits, subject};
 use crate::common::cx;
 use crate::conns::Conn;
 use crate::core::Core;
-use crate::lines;
 use crate::link::leave;
 use crate::log::log;
-use crate::port::{Io, Level};
+use crate::port::{Io, Level, Proof};
 use crate::reading::Reason;
 use crate::workers::messages::{ClientHandoff, Message, Payload};
 use crate::workers::quota::clients::refusal;
@@ -98,13 +97,13 @@ impl ClientLogin {
         self.login_step(core, now, client, step, io);
     }
 
-    /// A client's password has been checked by an external service.
+    /// A client's password or token has been checked by a helper.
     pub(crate) fn password_checked<I: Io>(
         &mut self,
         core: &mut Core,
         now: Time,
         conn: ConnId,
-        result: Result<(), String>,
+        result: Result<Proof, String>,
         io: &mut I,
     ) {
         self.logins.exchanges.check_done(cx!(core, now, io), conn);
@@ -115,12 +114,9 @@ impl ClientLogin {
             }
             return;
         };
-        if let Err(why) = &result {
-            lines::about_client(core, Level::Warning, &client, format_args!("login refused: {why}"), io);
-        }
         client.resume(Reason::Waits, io);
         let cx = cx!(core, now, io);
-        let step = self.logins.exchanges.checked(cx, &mut client, result.is_ok());
+        let step = self.logins.exchanges.checked(cx, &mut client, result);
         self.login_step(core, now, client, step, io);
     }
 

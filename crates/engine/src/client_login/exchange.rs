@@ -1,14 +1,15 @@
-//! The exchange in which a client proves who it is: its messages, and the helpers that hash and check passwords.
+//! The exchange in which a client proves who it is: its messages, and the helpers that hash and check passwords and
+//! tokens. With `log_connections` the log has the name that a token proves, as PostgreSQL's has.
 
 use std::sync::Arc;
 
 use weir_auth::ScramPolicy;
-use weir_base::{ClientAddr, ConnId, Origin};
+use weir_base::{ClientAddr, ConnId, Origin, Printable};
 use weir_config::Config;
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::login::{LoginStep, MAX_PASSWORD};
+use weir_session::login::{Login, LoginStep, MAX_PASSWORD};
 
 use crate::client::slot::{ClientPhase, ClientSlot};
 use crate::client_login::checks::{self, PasswordChecks};
@@ -16,7 +17,8 @@ use crate::client_login::hashing::{PasswordHashing, Requested};
 use crate::client_login::state::{Awaits, Hashing, LoginPhase};
 use crate::client_login::step::EntryStep;
 use crate::common::{Cx, FollowUp};
-use crate::port::{Io, PasswordCheck};
+use crate::log::{log, log_client};
+use crate::port::{Authority, Io, Level, PasswordCheck, Proof};
 use crate::server::connection::SaltedKey;
 
 /// The exchanges of a worker's logins: what they share.
@@ -74,6 +76,10 @@ impl Exchanges {
                     cx.common.follow_up(FollowUp::Feed(client.conn));
                 }
                 EntryStep::Read
+            }
+            LoginStep::Unusable(why) => {
+                log_refused(cx, client, why);
+                self.advance(cx, client, LoginStep::Wait)
             }
             LoginStep::Refused(refusal) => EntryStep::Failed(refusal),
             LoginStep::HashPassword { password, salt, iterations, stored } => {
@@ -161,11 +167,31 @@ impl Exchanges {
         self.checks.done(cx, client);
     }
 
-    /// A client's password has been checked: its login continues.
-    pub(crate) fn checked<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, good: bool) -> EntryStep {
+    /// A client's password or token has been checked, with this result: its login continues.
+    pub(crate) fn checked<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        result: Result<Proof, String>,
+    ) -> EntryStep {
+        if let Ok(Proof { overdue: Some(why), .. }) = &result {
+            log(Level::Warning, format_args!("{why}; those fetched before are used"), cx.io);
+        }
+        let verdict = result.and_then(|proof| match &proof.name {
+            Some(name) => names_user(cx.common.config(), client, name).map(|()| log_identity(cx, client, name)),
+            None => Ok(()),
+        });
+        if let Err(why) = &verdict {
+            log_refused(cx, client, why);
+        }
         let ClientPhase::Login(phase) = client.phase_mut() else { return EntryStep::Read };
         phase.awaits = Awaits::Client;
-        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.checked(good));
+        let mut buffer = Vec::new();
+        let check = |login: &mut Box<Login>| login.checked(verdict.is_ok(), &mut buffer);
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, check);
+        if !buffer.is_empty() {
+            cx.io.send(client.conn, &buffer);
+        }
         self.advance(cx, client, next)
     }
 
@@ -177,4 +203,37 @@ impl Exchanges {
             _ => {}
         }
     }
+}
+
+/// Whether the name that a token proves is the client's user, or may log in as it by the ident map.
+fn names_user(config: &Config, client: &ClientSlot, name: &str) -> Result<(), String> {
+    let ClientPhase::Login(phase) = &client.phase else { return Ok(()) };
+    let map = match &phase.authority {
+        Some(Authority::Oauth(oauth)) => oauth.map.as_deref(),
+        _ => None,
+    };
+    if config.auth.ident.lets(map, name, &client.user) {
+        return Ok(());
+    }
+    let name = Printable(name);
+    Err(match map {
+        Some(map) => format!("the ident map {map} does not let the token's user \"{name}\" log in as this user"),
+        None => format!("the token is of another user, \"{name}\""),
+    })
+}
+
+fn log_identity<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, name: &str) {
+    let ClientPhase::Login(phase) = &client.phase else { return };
+    let config = cx.common.config();
+    if config.log.connections {
+        let text = format_args!("connection authenticated: identity=\"{}\" method=oauth", Printable(name));
+        log_client(Level::Info, config, client, &phase.request.database, text, cx.io);
+    }
+}
+
+/// Why a client that is still to be answered will be refused.
+fn log_refused<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, why: &str) {
+    let ClientPhase::Login(phase) = &client.phase else { return };
+    let text = format_args!("login refused: {why}");
+    log_client(Level::Warning, cx.common.config(), client, &phase.request.database, text, cx.io);
 }

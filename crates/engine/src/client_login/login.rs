@@ -200,6 +200,7 @@ impl Logins {
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
         let tls = client.tls.as_deref();
+        let authority = authority(&config.auth, &demand);
         let facts = Facts {
             user: &request.user,
             known: known.exists,
@@ -208,12 +209,15 @@ impl Logins {
             certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
             os_user: os_user.as_deref(),
             forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
+            oauth: match &authority {
+                Some(Authority::Oauth(oauth)) => Some(oauth),
+                _ => None,
+            },
             maps: &config.auth.ident,
             mocks: &known.mocks,
             policy: &self.exchanges.policy,
         };
         let plan = decide(&demand, &facts);
-        let authority = authority(&config.auth, &demand);
         let (user, line) = (known.secret_source(), demand.rule.map(|rule| rule.line));
         let why = plan.reject_reason.map(|reason| Why { reason, user, line });
         self.begin_exchange(cx, client, request, (authority, why), plan, known)
@@ -338,10 +342,11 @@ fn via(client: &ClientSlot) -> ConnectionType {
     }
 }
 
-/// The service that checks the client's password, if it is external.
+/// Who checks the client's password or token, if not Weir by a secret.
 fn authority(auth: &Auth, demand: &Demand<'_>) -> Option<Authority> {
     match demand.method {
         ConnectionMethod::Ldap => demand.rule.map_or(&auth.ldap, |rule| &rule.ldap).clone().map(Authority::Ldap),
+        ConnectionMethod::Oauth => demand.rule.map_or(&auth.oauth, |rule| &rule.oauth).clone().map(Authority::Oauth),
         ConnectionMethod::Pam => {
             let service = demand.rule.and_then(|rule| rule.pam_service.as_deref());
             Some(Authority::Pam(service.unwrap_or(&auth.pam_service).into()))

@@ -5,7 +5,7 @@
 //!   `loads`: the worker of a client.
 //! - `opening`: from a client's first byte to its startup packet, with its encryption.
 //! - `login`: by which method a client must prove who it is, and against which secret. `exchange`: the messages of the
-//!   proof. `hashing`: passwords that helpers hash. `checks`: passwords that LDAP or PAM checks. `user_names`: names of the operating system's users.
+//!   proof. `hashing`: passwords that helpers hash. `checks`: passwords that LDAP or PAM checks, and tokens. `user_names`: names of the operating system's users.
 //!   `auth_throttle`: failed logins delay the refusal of the next ones.
 //! - `auth_lookups`: secrets that are queried from a server. `auth_query`, `auth_queries`: the query, in the pool that
 //!   runs it.

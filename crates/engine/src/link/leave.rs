@@ -30,6 +30,9 @@ const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// A client is refused or disconnected: counts it at its pool, or at the one that it requested, if that is here.
 fn count_refusal(core: &mut Core, now: Time, client: &ClientSlot, refusal: &Refusal) {
+    if refusal.is_expected() {
+        return;
+    }
     let (origin, at) = (Origin::of(&client.addr), core.common.wall(now));
     if refusal.denies_login() && !client.phase.has_logged_in() {
         let names = (&*client.user, client.requested_database());
@@ -166,7 +169,7 @@ pub(crate) fn refuse_because<I: Io>(
         io.send(client.conn, scratch);
     }
     lines::client_leaves(core, now, &client, why, io);
-    if core.common.config().log.pooler_errors {
+    if core.common.config().log.pooler_errors && !refusal.is_expected() {
         lines::about_client(core, Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
     }
     io.close(client.conn);

@@ -19,11 +19,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use weir_config::Oidc;
+use weir_jwt::{Claims, Invalid, has_verified_email};
 use weir_monitor::{SendHttp, lock};
 
 use crate::access::{LoginGrant, digest, new_token};
 pub use error::SsoError;
-use id_token::{Expected, Invalid, verify};
+use id_token::{Expected, verify};
 use pending::{PendingLogin, PendingLogins};
 use provider::{Metadata, Provider, Tokens, brief};
 
@@ -111,7 +112,7 @@ impl SingleSignOn {
         let asked = (code, login.verifier.as_str(), login.redirect_url.as_str());
         let tokens = self.provider.exchange(oidc, &metadata, asked).await?;
         let expected = Expected { issuer, client_id, nonce: &login.nonce };
-        let claims = self.verified(oidc, &tokens, &expected).await?;
+        let Claims(claims) = self.verified(oidc, &tokens, &expected).await?;
         let claims = self.completed(oidc, &metadata, &tokens, claims).await?;
         let (user, groups) = (user_of(oidc, &claims), groups_of(oidc, &claims));
         let home = login.redirect_url.strip_suffix(CALLBACK).unwrap_or_default().to_owned();
@@ -119,22 +120,17 @@ impl SingleSignOn {
     }
 
     /// The claims of a token. A token with an unknown key is checked with newer keys once.
-    async fn verified(
-        &self,
-        oidc: &Oidc,
-        tokens: &Tokens,
-        expected: &Expected<'_>,
-    ) -> Result<Map<String, Value>, SsoError> {
+    async fn verified(&self, oidc: &Oidc, tokens: &Tokens, expected: &Expected<'_>) -> Result<Claims, SsoError> {
         let (_, keys) = self.provider.known(oidc, false).await?;
         let checked = match verify(&tokens.id_token, &keys, expected) {
-            Err(Invalid::UnknownKey) => {
+            Err(Invalid::UnknownKey(_)) => {
                 let (_, keys) = self.provider.known(oidc, true).await?;
                 verify(&tokens.id_token, &keys, expected)
             }
             checked => checked,
         };
         checked.map_err(|why| match why {
-            Invalid::UnknownKey => SsoError::Token("the provider has no such key".to_owned()),
+            Invalid::UnknownKey(key) => SsoError::Token(format!("the provider has no such key: {key}")),
             Invalid::Because(why) => SsoError::Token(why),
         })
     }
@@ -193,9 +189,7 @@ fn claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
 }
 
 fn groups_of(oidc: &Oidc, claims: &Map<String, Value>) -> Vec<String> {
-    // At many providers, users choose their address themselves.
-    let verified = claims.get("email_verified").is_some_and(|value| *value == Value::Bool(true) || *value == "true");
-    if oidc.groups_claim == "email" && !verified {
+    if oidc.groups_claim == "email" && !has_verified_email(claims) {
         return Vec::new();
     }
     match claim(claims, &oidc.groups_claim) {

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jsonwebtoken::jwk::Jwk;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
-use weir_config::{Oidc, is_safe_url};
+use weir_auth::is_safe_endpoint;
+use weir_config::Oidc;
+use weir_jwt::IssuerKeys;
 use weir_monitor::{HttpAnswer, HttpRequest, SendHttp, resolve};
 
 use super::error::SsoError;
@@ -55,7 +56,7 @@ struct Inner {
 #[derive(Clone)]
 struct Known {
     metadata: Arc<Metadata>,
-    keys: Arc<Vec<Jwk>>,
+    keys: Arc<IssuerKeys>,
     since: Instant,
 }
 
@@ -72,11 +73,6 @@ struct Problem {
     error: String,
 }
 
-#[derive(Deserialize)]
-struct KeySet {
-    keys: Vec<Value>,
-}
-
 fn provider(why: impl Into<String>) -> SsoError {
     SsoError::Provider(why.into())
 }
@@ -88,7 +84,7 @@ impl Provider {
     }
 
     /// The metadata and the keys; `newer`: keys that were fetched after this call.
-    pub(super) async fn known(&self, oidc: &Oidc, newer: bool) -> Result<(Arc<Metadata>, Arc<Vec<Jwk>>), SsoError> {
+    pub(super) async fn known(&self, oidc: &Oidc, newer: bool) -> Result<(Arc<Metadata>, Arc<IssuerKeys>), SsoError> {
         let issuer = oidc.issuer.as_deref().ok_or(SsoError::Off)?;
         // One caller fetches, the others wait for it.
         let mut known = self.0.known.lock().await;
@@ -131,9 +127,8 @@ impl Provider {
         if let Some(url) = unsafe_url {
             return Err(provider(format!("its metadata has an address that is not encrypted: {url:?}")));
         }
-        let set: KeySet = self.json(oidc, HttpRequest::get(&metadata.jwks_uri), "its keys").await?;
-        // A key of a kind that is not known here is none that could be used.
-        let keys = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect();
+        let keys = self.body(oidc, HttpRequest::get(&metadata.jwks_uri), "its keys").await?;
+        let keys = IssuerKeys::parse(&keys).map_err(|why| provider(format!("its keys: {}", brief(&why))))?;
         Ok(Known { metadata: Arc::new(metadata), keys: Arc::new(keys), since: Instant::now() })
     }
 
@@ -189,18 +184,18 @@ impl Provider {
         self.json(oidc, request, "the user's claims").await
     }
 
-    async fn json<T: DeserializeOwned>(
-        &self,
-        oidc: &Oidc,
-        mut request: HttpRequest,
-        what: &str,
-    ) -> Result<T, SsoError> {
+    async fn json<T: DeserializeOwned>(&self, oidc: &Oidc, request: HttpRequest, what: &str) -> Result<T, SsoError> {
+        let body = self.body(oidc, request, what).await?;
+        serde_json::from_slice(&body).map_err(|error| provider(format!("{what}: {error}")))
+    }
+
+    async fn body(&self, oidc: &Oidc, mut request: HttpRequest, what: &str) -> Result<Vec<u8>, SsoError> {
         request.headers.push(("Accept".to_owned(), "application/json".to_owned()));
         let answer = self.call(oidc, request).await?;
         if answer.status != 200 {
             return Err(provider(format!("{what}: the answer was {}", answer.status)));
         }
-        serde_json::from_slice(&answer.body).map_err(|error| provider(format!("{what}: {error}")))
+        Ok(answer.body)
     }
 
     async fn call(&self, oidc: &Oidc, mut request: HttpRequest) -> Result<HttpAnswer, SsoError> {
@@ -215,11 +210,6 @@ impl Provider {
         };
         tokio::spawn(work).await.map_err(|_| ended())?
     }
-}
-
-/// Whether an address of the metadata is encrypted; it may have a query.
-fn is_safe_endpoint(url: &str) -> bool {
-    is_safe_url(url.split('?').next().unwrap_or_default()) && !url.contains(['#', '"', ' ']) && url.is_ascii()
 }
 
 /// The client's name and secret in a header (RFC 6749, section 2.3.1).

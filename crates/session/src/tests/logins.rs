@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_auth::{
-    ConnectionType, Facts, Hba, HbaRequest, IdentMaps, LoginPlan, Method, Mocks, RequireAuth, ScramClient, ScramKeys,
-    ScramPolicy, ScramVerifier, Secret, Shape, Trust, decide, md5_hex_secret, md5_response,
+    ConnectionType, Facts, Hba, HbaRequest, IdentMaps, LoginPlan, Method, Mocks, Oauth, RequireAuth, ScramClient,
+    ScramKeys, ScramPolicy, ScramVerifier, Secret, Shape, Trust, decide, md5_hex_secret, md5_response,
 };
 use weir_pgwire::{AuthRequest, HEAD, backend, put_back, put_front};
 
@@ -37,7 +37,10 @@ fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
     let (known, policy) = (secret.is_some(), &policy());
-    decide(&demand, &Facts { user, known, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
+    let oauth = Oauth::parse(OAUTH).unwrap();
+    let oauth = Some(&*oauth);
+    let facts = Facts { user, known, secret, via, certificate_name, os_user, forced_user, oauth, maps, mocks, policy };
+    decide(&demand, &facts)
 }
 
 /// What a client with this password receives: the messages' tags and the refusal; `None` if the login succeeds.
@@ -62,12 +65,13 @@ fn attempt_bound(
         next = match next {
             LoginStep::Accepted(_) => return (tags(&seen), None),
             LoginStep::Refused(refusal) => return (tags(&seen), Some(refusal)),
+            LoginStep::Unusable(why) => panic!("{why}"),
             // The hash of the stored password; a wrong password is hashed to something else.
             LoginStep::HashPassword { password, .. } => {
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
                 login.salted(&salted)
             }
-            LoginStep::CheckPassword(password) => login.checked(&*password == "right"),
+            LoginStep::CheckPassword(password) => login.checked(&*password == "right", &mut seen),
             LoginStep::Wait => {
                 let asked = each(&seen).split_off(answered);
                 answered += asked.len();
@@ -92,9 +96,118 @@ fn a_password_that_is_checked_elsewhere_is_requested_in_clear_text_from_every_us
     let mut answer = Vec::new();
     put_front::password(&mut answer, b"right");
     let LoginStep::CheckPassword(_) = login.message(&answer[HEAD..], &policy(), &mut Vec::new()) else { panic!() };
-    let LoginStep::Accepted(learnt) = login.checked(true) else { panic!() };
+    let LoginStep::Accepted(learnt) = login.checked(true, &mut Vec::new()) else { panic!() };
     assert_eq!(learnt.password.as_deref(), Some("right"), "the server gets it too");
-    let LoginStep::Refused(_) = login.checked(true) else { panic!("a verdict that was not requested") };
+    let LoginStep::Refused(_) = login.checked(true, &mut Vec::new()) else {
+        panic!("a verdict that was not requested")
+    };
+}
+
+const OAUTH: &str = "issuer=https://idp scope=openid audience=weir";
+const CHALLENGE: &str = "{ \"status\": \"invalid_token\", \"openid-configuration\": \
+    \"https://idp/.well-known/openid-configuration\", \"scope\": \"openid\" }";
+
+/// A login of `ann` with a token, and the request that it begins with.
+fn with_token() -> Login {
+    let mut seen = Vec::new();
+    let (login, next) = Login::begin("ann", plan(Method::Oauth, "ann", None), None, salt(), None, &mut seen);
+    assert!(matches!(next, LoginStep::Wait));
+    let mut expected = Vec::new();
+    put_back::auth_sasl(&mut expected, &["OAUTHBEARER"]);
+    assert_eq!(seen, expected);
+    login
+}
+
+/// A step with a SASLInitialResponse, and what the client receives.
+fn initial(login: &mut Login, mechanism: &str, message: &[u8]) -> (LoginStep, Vec<u8>) {
+    let (mut asked, mut seen) = (Vec::new(), Vec::new());
+    put_front::sasl_initial(&mut asked, mechanism, message);
+    (login.message(&asked[HEAD..], &policy(), &mut seen), seen)
+}
+
+fn invalid_token() -> Vec<u8> {
+    let mut expected = Vec::new();
+    put_back::auth_sasl_continue(&mut expected, CHALLENGE.as_bytes());
+    expected
+}
+
+fn oauth_failed(next: &LoginStep, expected: bool) -> bool {
+    matches!(next, LoginStep::Refused(Refusal::OauthFailed { user, asked }) if user == "ann" && *asked == expected)
+}
+
+#[test]
+fn a_token_is_checked_and_nothing_of_it_is_kept_for_servers() {
+    let mut login = with_token();
+    let (next, seen) = initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Bearer a.b.c\x01\x01");
+    let LoginStep::CheckPassword(token) = next else { panic!() };
+    assert_eq!((&*token, seen.len()), ("a.b.c", 0));
+    let LoginStep::Accepted(learnt) = login.checked(true, &mut Vec::new()) else { panic!() };
+    assert!(learnt.password.is_none() && learnt.keys.is_none());
+}
+
+#[test]
+fn a_client_with_a_wrong_token_learns_which_are_accepted_before_the_error() {
+    let mut login = with_token();
+    initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Bearer a.b.c\x01\x01");
+    let mut seen = Vec::new();
+    assert!(matches!(login.checked(false, &mut seen), LoginStep::Wait));
+    assert_eq!(seen, invalid_token());
+    assert!(oauth_failed(&login.message(b"\x01", &policy(), &mut Vec::new()), false));
+    let mut login = with_token();
+    let (next, seen) = initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Basic a\x01\x01");
+    assert!(matches!(next, LoginStep::Unusable(_)) && seen == invalid_token());
+    assert!(oauth_failed(&login.message(b"\x01", &policy(), &mut Vec::new()), false));
+}
+
+#[test]
+fn a_client_without_a_token_learns_which_are_accepted_and_has_not_failed() {
+    let mut login = with_token();
+    let (next, seen) = initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=\x01\x01");
+    assert!(matches!(next, LoginStep::Wait) && seen == invalid_token());
+    let next = login.message(b"\x01", &policy(), &mut Vec::new());
+    assert!(oauth_failed(&next, true));
+    let LoginStep::Refused(refusal) = next else { panic!() };
+    assert!(refusal.is_expected() && !refusal.denies_login());
+    assert_eq!(
+        (refusal.sqlstate(), &*refusal.to_string()),
+        ("28000", "OAuth bearer authentication failed for user \"ann\"")
+    );
+}
+
+#[test]
+fn a_mechanism_may_be_chosen_before_the_first_message() {
+    let mut login = with_token();
+    let mut asked = b"OAUTHBEARER\0".to_vec();
+    asked.extend((-1_i32).to_be_bytes());
+    let mut seen = Vec::new();
+    assert!(matches!(login.message(&asked, &policy(), &mut seen), LoginStep::Wait));
+    let mut empty = Vec::new();
+    put_back::auth_sasl_continue(&mut empty, b"");
+    assert_eq!(seen, empty);
+    let next = login.message(b"n,,\x01auth=Bearer t\x01\x01", &policy(), &mut Vec::new());
+    assert!(matches!(next, LoginStep::CheckPassword(token) if &*token == "t"));
+}
+
+#[test]
+fn messages_of_another_form_end_a_login_with_a_token() {
+    let broken = |next: &LoginStep, part: &str| match next {
+        LoginStep::Refused(refusal) => assert!(refusal.to_string().contains(part), "{part}: {refusal}"),
+        _ => panic!("{part}"),
+    };
+    for mechanism in ["SCRAM-SHA-256", "oauthbearer", ""] {
+        let (next, _) = initial(&mut with_token(), mechanism, b"n,,\x01auth=\x01\x01");
+        broken(&next, "invalid SASL authentication mechanism");
+    }
+    broken(&initial(&mut with_token(), "OAUTHBEARER", b"n,,\x01auth=\x01").0, "final terminator");
+    broken(&initial(&mut with_token(), "OAUTHBEARER", b"").0, "The message is empty");
+    broken(&with_token().message(b"OAUTHBEARER", &policy(), &mut Vec::new()), "incomplete");
+    let mut login = with_token();
+    initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=\x01\x01");
+    broken(&login.message(b"n,,\x01auth=Bearer t\x01\x01", &policy(), &mut Vec::new()), "kvsep");
+    broken(&login.message(b"\x01", &policy(), &mut Vec::new()), "not requested");
+    let mut login = with_token();
+    initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Bearer t\x01\x01");
+    broken(&login.message(b"\x01", &policy(), &mut Vec::new()), "not requested");
 }
 
 /// A client's answer to a request for proof.
