@@ -150,7 +150,7 @@ fn a_key_is_used_with_the_algorithms_of_its_own_kind_only() {
 fn what_is_signed_with_a_public_key_as_a_secret_or_with_nothing_is_refused() {
     let signer = Signer::new("RS256");
     let (key, claimed) = (signer.key("a"), coded(claims().to_string()));
-    let keys = set(&[key.clone()]);
+    let keys = set(std::slice::from_ref(&key));
     // As a confused library would accept it.
     for secret in [key.to_string(), key["n"].as_str().unwrap().to_owned()] {
         let message = format!("{}.{claimed}", coded(json!({"alg": "HS256", "kid": "a"}).to_string()));

@@ -147,6 +147,17 @@ impl PoolNow {
         self.servers.iter().any(long) || self.oldest_wait() >= LONG
     }
 
+    /// Whose clients have the most of the servers, as the end of a sentence.
+    fn most_servers(&self) -> String {
+        let names = self.servers.iter().filter_map(|server| {
+            let client = self.clients.iter().find(|client| server.link == Some(client.ptr))?;
+            Some(client.application_name.as_str())
+        });
+        let Some((name, count)) = most_of(names) else { return String::new() };
+        let servers = plural(self.servers.len() as u64, "server in use", "servers in use");
+        format!("; {} has {count} of {servers}", quoted(name))
+    }
+
     pub(crate) fn oldest_wait(&self) -> f64 {
         self.waiting().map(|client| client.wait.micros() as f64 / 1e6).fold(0.0, f64::max)
     }
@@ -288,17 +299,22 @@ fn unconfirmed(holders: &[Holder]) -> impl Iterator<Item = &Process> {
     holders.iter().map(|holder| &holder.process).filter(|process| process.is_unconfirmed())
 }
 
+/// The sentence about commits that do not end, as no standby confirms them.
+fn commits_wait(holders: &[Holder], waiting: usize) -> Option<String> {
+    let commits: Vec<&Process> = unconfirmed(holders).filter(|process| process.seconds() >= LONG).collect();
+    let longest = commits.iter().map(|process| process.seconds()).reduce(f64::max)?;
+    let queue = if waiting > 0 { format!("; {} for a server", clients_wait(waiting)) } else { String::new() };
+    Some(format!(
+        "{} {} for a synchronous standby (SyncRep), the first for {}{queue}.",
+        plural(commits.len() as u64, "commit", "commits"),
+        if commits.len() == 1 { "waits" } else { "wait" },
+        span(longest)
+    ))
+}
+
 /// The cause and its sentence, by what is worst: commits that do not end, a lock, an idle holder, long queries, missing servers.
 fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCause, String)> {
-    let commits: Vec<&Process> = unconfirmed(holders).filter(|process| process.seconds() >= LONG).collect();
-    if let Some(longest) = commits.iter().map(|process| process.seconds()).reduce(f64::max) {
-        let queue = if waiting > 0 { format!("; {} for a server", clients_wait(waiting)) } else { String::new() };
-        let text = format!(
-            "{} {} for a synchronous standby (SyncRep), the first for {}{queue}.",
-            plural(commits.len() as u64, "commit", "commits"),
-            if commits.len() == 1 { "waits" } else { "wait" },
-            span(longest)
-        );
+    if let Some(text) = commits_wait(holders, waiting) {
         return Some((IncidentCause::Unconfirmed, text));
     }
     // A lock that is held for a moment is as usual as a queue of a moment.
@@ -340,20 +356,7 @@ fn cause(of: &PoolNow, holders: &[Holder], waiting: usize) -> Option<(IncidentCa
         return Some((IncidentCause::Pins, format!("{wait}; {text}.")));
     }
     if let Some(limit) = &of.limit {
-        let names = of.servers.iter().filter_map(|server| {
-            of.clients
-                .iter()
-                .find(|client| server.link == Some(client.ptr))
-                .map(|client| client.application_name.as_str())
-        });
-        let most = most_of(names).map(|(name, count)| {
-            format!(
-                "; {} has {count} of {}",
-                quoted(name),
-                plural(of.servers.len() as u64, "server in use", "servers in use")
-            )
-        });
-        return Some((IncidentCause::FewerServers, format!("{wait}: {limit} is reached{}.", most.unwrap_or_default())));
+        return Some((IncidentCause::FewerServers, format!("{wait}: {limit} is reached{}.", of.most_servers())));
     }
     if of.size > 0 && of.servers.len() < of.size as usize {
         let are = if of.servers.len() == 1 { "is" } else { "are" };

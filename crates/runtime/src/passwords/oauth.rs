@@ -204,7 +204,7 @@ impl Kept {
     /// Keys that count, though newer ones may be due. After a jump of the calendar's clock they do.
     fn usable(&self, now: ClockReading) -> Option<Arc<IssuerKeys>> {
         let (keys, at) = self.keys.as_ref()?;
-        (now.age_of(at) < COUNT).then(|| keys.clone())
+        (now.age_of(*at) < COUNT).then(|| keys.clone())
     }
 
     /// Why nothing is fetched now, if so: the last attempt was a moment ago.
