@@ -1,9 +1,9 @@
-//! What is sent to other services: alerts, telemetry, and etcd's requests. Owns which addresses of them can't work; knows
-//! nothing of how requests are made.
+//! What is sent to other services, alerts and telemetry: which settings of them can't work together, and which targets are
+//! set.
 
 use weir_auth::is_safe_url;
 
-use crate::model::{Alerts, Cluster, Telemetry};
+use crate::model::{Alerts, Telemetry};
 use crate::origin::is_reference;
 
 impl Telemetry {
@@ -11,10 +11,7 @@ impl Telemetry {
     pub(crate) fn mistakes(&self) -> Vec<(&'static str, String, &'static str)> {
         let Some(endpoint) = &self.endpoint else { return Vec::new() };
         let mut found = Vec::new();
-        if !is_http(endpoint) {
-            let text = "otlp_endpoint must be an http:// or https:// address".to_owned();
-            found.push(("otlp_endpoint", text, "OTLP over HTTP has port 4318 usually"));
-        } else if !self.headers.is_empty() && !is_safe_url(endpoint) {
+        if !self.headers.is_empty() && !is_safe_url(endpoint) {
             let text = "headers with secrets are sent over https only, or on this machine".to_owned();
             found.push(("otlp_headers", text, "give an https:// address as otlp_endpoint"));
         }
@@ -34,19 +31,6 @@ impl Telemetry {
     }
 }
 
-impl Cluster {
-    /// Settings that can't work: the setting, the mistake, and what to do.
-    pub(crate) fn mistakes(&self) -> Vec<(&'static str, String, &'static str)> {
-        match self.etcd.iter().all(|address| is_http(address)) {
-            true => Vec::new(),
-            false => {
-                let text = "etcd must be http:// or https:// addresses".to_owned();
-                vec![("etcd", text, "as in [\"http://10.0.0.1:2379\"]: etcd's port is 2379 usually")]
-            }
-        }
-    }
-}
-
 impl Alerts {
     /// The targets that are set, by the names of their settings.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (&'static str, &str)> {
@@ -58,19 +42,4 @@ impl Alerts {
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
-
-    /// Settings that can't work: the setting, the mistake, and what to do. An address may be a secret, and is not shown.
-    pub(crate) fn mistakes(&self) -> Vec<(&'static str, String, &'static str)> {
-        let addresses = self.targets().filter(|(name, value)| *name != "pagerduty_key" && !is_reference(value));
-        let addresses = addresses.chain([("pagerduty_url", self.pagerduty_url.as_str())]);
-        let unfit = addresses.filter(|(_, value)| !is_http(value));
-        let hint = "as in http://127.0.0.1:9093, or say where it is: env:NAME, file:/PATH";
-        unfit.map(|(name, _)| (name, format!("{name} must be an http:// or https:// address"), hint)).collect()
-    }
-}
-
-/// Whether a request can be sent to an address.
-fn is_http(address: &str) -> bool {
-    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
-    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte > b' '))
 }

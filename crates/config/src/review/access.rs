@@ -73,14 +73,8 @@ impl Review<'_> {
     /// What is sent elsewhere needs an address there, and for alerts and telemetry the API's thread.
     fn services(&mut self) {
         let config = self.config;
-        for (section, mistakes) in [
-            (Section::Telemetry, config.telemetry.mistakes()),
-            (Section::Alerts, config.alerts.mistakes()),
-            (Section::Cluster, config.cluster.mistakes()),
-        ] {
-            for (key, text, help) in mistakes {
-                self.fail(&format!("{}.{key}", section.name()), text).help(help);
-            }
+        for (key, text, help) in config.telemetry.mistakes() {
+            self.fail(&format!("{}.{key}", Section::Telemetry.name()), text).help(help);
         }
         if !config.web.addresses.is_empty() {
             return;

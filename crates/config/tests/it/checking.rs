@@ -241,33 +241,6 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
-fn an_address_to_which_nothing_can_be_sent_is_found_and_not_shown() {
-    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}[web]\naddress = \"127.0.0.1\"\n{lines}"));
-    let target = |name: &str| {
-        let advice = "as in http://127.0.0.1:9093, or say where it is: env:NAME, file:/PATH";
-        vec![format!("10: error: {name} must be an http:// or https:// address; {advice}")]
-    };
-    for name in ["alertmanager", "slack", "webhook", "pagerduty_url"] {
-        for wrong in ["10.0.0.1:9093", "ftp://10.0.0.1", "http://", "http://a b"] {
-            assert_eq!(with(&format!("[alerts]\n{name} = \"{wrong}\"")), target(name), "{wrong}");
-        }
-        assert_eq!(with(&format!("[alerts]\n{name} = \"https://10.0.0.1/x\"")), [""; 0]);
-    }
-    assert_eq!(with("[alerts]\nslack = \"file:/etc/slack\"\npagerduty_key = \"0123\""), [""; 0]);
-    assert_eq!(
-        with("[telemetry]\notlp_endpoint = \"10.0.0.1:4318\""),
-        ["10: error: otlp_endpoint must be an http:// or https:// address; OTLP over HTTP has port 4318 usually"]
-    );
-    assert_eq!(
-        with("[cluster]\netcd = [\"http://10.0.0.1:2379\", \"10.0.0.2:2379\"]"),
-        [
-            "10: error: etcd must be http:// or https:// addresses; as in [\"http://10.0.0.1:2379\"]: etcd's port is 2379 \
-          usually"
-        ]
-    );
-}
-
-#[test]
 fn what_needs_the_api_is_named_where_there_is_none() {
     let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
     let said = |name: &str| {
