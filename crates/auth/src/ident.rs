@@ -102,11 +102,11 @@ impl Pair {
         match (&self.user, found) {
             (Who::Anybody, _) => true,
             (Who::User(name), None) => name == user,
-            (Who::User(name), Some(found)) => {
-                let group = found.get(1).map_or("", |group| group.as_str());
-                // An empty name is no user's.
-                name.replacen(GROUP, group, 1) == user && !user.is_empty()
+            (Who::User(name), Some(found)) if name.contains(GROUP) => {
+                // PostgreSQL refuses, too, where the group takes no part in the match. An empty name is no user's.
+                found.get(1).is_some_and(|group| name.replacen(GROUP, group.as_str(), 1) == user && !user.is_empty())
             }
+            (Who::User(name), Some(_)) => name == user,
         }
     }
 }
@@ -243,7 +243,8 @@ mod tests {
             ("guest_1", "anybody", true),
             // As in PostgreSQL, a pattern without anchors matches anywhere, and the first \\1 is replaced.
             ("axb", "pre_x_\\1", true),
-            ("y", "pre__\\1", true),
+            ("y", "pre__\\1", false),
+            ("y", "pre_y_\\1", false),
             ("ann@example.org", "\\1", true),
             ("ann@example.org", "ann", false),
         ];

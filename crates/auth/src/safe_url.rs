@@ -27,7 +27,8 @@ pub fn is_safe_endpoint(url: &str) -> bool {
 fn host(rest: &str) -> &str {
     let authority = rest.split('/').next().unwrap_or_default();
     if let Some(bracketed) = authority.strip_prefix('[') {
-        return bracketed.split(']').next().unwrap_or_default();
+        let (host, port) = bracketed.split_once(']').unwrap_or_default();
+        return if port.is_empty() || port.starts_with(':') { host } else { "" };
     }
     authority.split(':').next().unwrap_or_default()
 }
@@ -51,6 +52,9 @@ mod tests {
             "http://idp",
             "http://127.0.0.1@idp",
             "http://localhost.idp",
+            "http://[::1].idp/",
+            "https://[::1].idp/",
+            "http://[::1",
             "https://",
             "https://a b",
             "ftp://127.0.0.1",

@@ -155,6 +155,11 @@ impl Config {
         share.server.as_deref().is_some_and(|server| self.servers.contains_key(server)).then_some(share)
     }
 
+    /// Whether other processes may serve clients that use the same address.
+    pub fn has_siblings(&self) -> bool {
+        self.listen.reuse_port || !self.peers.is_empty() || !self.cluster.etcd.is_empty()
+    }
+
     /// The name of the section of `[servers]` whose connections a database shares.
     pub fn server_of(&self, database: &str) -> Option<&str> {
         self.share(database)?.server.as_deref()

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// The most keys of an issuer that are used. Issuers have a few: the present one, the next one and those before.
 pub const MAX_KEYS: usize = 100;
+/// The most keys of one name that a token is tried with.
+const MOST_OF_NAME: usize = 4;
 
 /// The keys of an issuer.
 #[derive(Clone)]
@@ -46,13 +48,13 @@ impl IssuerKeys {
         self.0.len()
     }
 
-    /// The key that may have signed: by its name, or the only one of this algorithm where the token names none.
-    pub(crate) fn find(&self, name: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
-        let mut fitting = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
-        match name {
-            Some(name) => fitting.find(|key| key.id.as_deref() == Some(name)),
-            None => fitting.next().filter(|_| fitting.next().is_none()),
-        }
+    /// The keys that may have signed: those of the token's name, of which an issuer may have several while it changes them, or
+    /// the only one of this algorithm where the token names none.
+    pub(crate) fn find(&self, name: Option<&str>, algorithm: Algorithm) -> Vec<&Key> {
+        let fitting = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
+        let named = fitting.filter(|key| name.is_none_or(|name| key.id.as_deref() == Some(name)));
+        let found: Vec<&Key> = named.take(MOST_OF_NAME).collect();
+        if name.is_none() && found.len() > 1 { Vec::new() } else { found }
     }
 }
 

@@ -106,6 +106,7 @@ fn why(token: &str, keys: &IssuerKeys) -> String {
     match verify(token, keys, &EXPECTED) {
         Ok(_) => "it is valid".to_owned(),
         Err(Invalid::UnknownKey(key)) => format!("unknown key {key}"),
+        Err(Invalid::WrongSignature) => "its signature is wrong".to_owned(),
         Err(Invalid::Because(why)) => why,
     }
 }
@@ -361,4 +362,18 @@ fn scopes_are_words_or_a_list_and_an_address_counts_if_it_is_verified() {
     for (claim, verified) in [(json!(true), true), (json!("true"), true), (json!(false), false), (json!(1), false)] {
         assert_eq!(has_verified_email(json!({ "email_verified": claim }).as_object().unwrap()), verified);
     }
+}
+
+#[test]
+fn a_token_is_tried_with_each_key_of_its_name() {
+    let (old, new, none) = (Signer::new("ES256"), Signer::new("ES256"), Signer::new("ES256"));
+    let keys = set(&[old.key("a"), new.key("a")]);
+    for signer in [&old, &new] {
+        assert_eq!(why(&signer.sign("ES256", &claims()), &keys), "it is valid");
+    }
+    assert_eq!(why(&none.sign("ES256", &claims()), &keys), "its signature is wrong");
+    // Which of several has signed what names none is not guessed.
+    let unnamed = new.raw("ES256", r#"{"alg":"ES256"}"#, &claims().to_string());
+    assert_eq!(why(&unnamed, &keys), "unknown key none of ES256");
+    assert_eq!(why(&unnamed, &set(&[new.key("a")])), "it is valid");
 }

@@ -30,6 +30,8 @@ pub struct Expected<'a> {
 pub enum Invalid {
     /// None of the known keys has signed the token; newer keys may include the right one. How the token names its key.
     UnknownKey(String),
+    /// The key that the token names has not signed it; the issuer may have another of that name by now.
+    WrongSignature,
     /// Why, on one line, as a sentence about the token.
     Because(String),
 }
@@ -46,18 +48,26 @@ pub fn verify(token: &str, keys: &IssuerKeys, expected: &Expected<'_>) -> Result
     let header = decode_header(token).map_err(|error| Invalid::Because(format!("its header: {}", said(&error))))?;
     check_header(&header)?;
     let name = header.kid.as_deref();
-    let Some(key) = keys.find(name, header.alg) else {
+    let found = keys.find(name, header.alg);
+    if found.is_empty() {
         let named = name.map_or("none".to_owned(), |name| format!("{:?}", Printable(prefix(name, SHOWN)).to_string()));
         return Err(Invalid::UnknownKey(format!("{named} of {:?}", header.alg)));
-    };
+    }
     let mut validation = Validation::new(header.alg);
     // The library would ask the clock itself.
     (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
     validation.required_spec_claims.clear();
-    let decoded = decode::<Claims>(token, &key.decoding, &validation);
-    let claims = decoded.map_err(|error| Invalid::Because(said(&error)))?.claims;
-    check_claims(&claims, expected)?;
-    Ok(claims)
+    for key in found {
+        match decode::<Claims>(token, &key.decoding, &validation) {
+            Ok(decoded) => {
+                check_claims(&decoded.claims, expected)?;
+                return Ok(decoded.claims);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidSignature) => {}
+            Err(error) => return because(said(&error)),
+        }
+    }
+    Err(Invalid::WrongSignature)
 }
 
 fn check_header(header: &Header) -> Result<(), Invalid> {
@@ -112,7 +122,6 @@ fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), Invalid>
 
 fn said(error: &Error) -> String {
     match error.kind() {
-        ErrorKind::InvalidSignature => "its signature is wrong".to_owned(),
         ErrorKind::InvalidToken => "it has not three parts".to_owned(),
         ErrorKind::Base64(_) | ErrorKind::Utf8(_) => "it is not in base64".to_owned(),
         // The text of an error of JSON has a part of the token.

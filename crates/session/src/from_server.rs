@@ -19,6 +19,7 @@ use crate::frame_reader::{Disposition, Piece};
 use crate::kept_request::Repeat;
 use crate::left_state::MAX_ROW;
 use crate::listener::MAX_MESSAGE as MAX_NOTIFICATION;
+use crate::names::ClientStatements;
 use crate::out::{Out, View};
 use crate::params::{ParamTable, Reported};
 use crate::pending::Reply;
@@ -793,7 +794,9 @@ impl<O: Out> MessageParser<'_, '_, O> {
     fn statement_is_unanalysed(&mut self) {
         let used = self.used_statement();
         let is_bind = matches!(self.server.pending.head(), Some(Expected::Bind));
-        if used.is_some() || (is_bind && self.server.descriptions.has_bound_several()) {
+        let several = is_bind && self.server.descriptions.has_bound_several();
+        let statements = self.client.as_deref_mut().and_then(|client| client.statements.as_deref_mut());
+        if used.is_some() || (several && statements.is_some_and(ClientStatements::doubt)) {
             self.ctx.statements.note_unanalysed(used);
         }
     }

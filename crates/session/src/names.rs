@@ -11,6 +11,7 @@ use std::borrow::Borrow;
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::mem;
 use std::sync::Arc;
 
 use weir_base::shrink;
@@ -130,6 +131,8 @@ pub(crate) struct ClientStatements {
     /// What the names themselves take.
     own: u64,
     charge: Option<Charge>,
+    /// One of them could not be analysed again, it is not known which, since the client has prepared the last one.
+    is_doubted: bool,
 }
 
 impl ClientStatements {
@@ -139,6 +142,12 @@ impl ClientStatements {
 
     pub(crate) fn given(&self, name: &[u8]) -> Option<&Given> {
         self.by_name.get(key_of(name))
+    }
+
+    /// One of them could not be analysed again, it is not known which. Returns whether that is new: a client that tries the
+    /// same requests again and again learns nothing, and costs the others of its pool their statements once.
+    pub(crate) fn doubt(&mut self) -> bool {
+        !mem::replace(&mut self.is_doubted, true)
     }
 
     /// The client was given a shape of the statement that this change gave it, in that preparation.
@@ -180,6 +189,7 @@ impl ClientStatements {
 
     /// Gives a name, whether there is room for it ([`Self::make_room`]) or not.
     pub(crate) fn insert(&mut self, name: Name, given: Given) {
+        self.is_doubted = false;
         self.remove(name.whole());
         self.own += Self::cost_of(name.whole(), 0);
         self.cost += Self::cost_of(name.whole(), given.statement.cost());

@@ -114,7 +114,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         let place = self.place(key, now());
         let mut place = lock(&place);
         // It may have waited for another caller.
-        let now = now();
+        let clock = now;
+        let now = clock();
         place.made.take_if(|made| !made.counts(now));
         let Place { made: kept, replaced } = &mut *place;
         let was_refused = kept.as_ref().is_some_and(|made| refused(&made.value));
@@ -129,6 +130,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
             }
         }
         let result = make(was_refused);
+        // What is made may take longer than the pause, which is between two of these.
+        let now = clock();
         if was_refused {
             *replaced = Some((now, result.as_ref().err().cloned()));
         }

@@ -124,6 +124,9 @@ impl OauthOptions {
         if !scope.bytes().all(|byte| matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~')) {
             return Err("scope must be words of ASCII without quotes and backslashes, with blanks between them".into());
         }
+        if scope.trim().is_empty() {
+            return Err("scope has no word: name what a token must allow, as \"openid\"".into());
+        }
         let audience = self.audience.ok_or(
             "oauth needs audience=: the \"aud\" of tokens for this database, or those for any other service would be accepted",
         )?;

@@ -134,7 +134,10 @@ pub(crate) fn client_gone<I: Io>(core: &mut Core, now: Time, client: Box<ClientS
     }
     let why = match client.phase {
         ClientPhase::Opening { declined: true, .. } => {
-            core.refusals.declined_leaves(Origin::of(&client.addr), now, |at| core.common.wall(at));
+            // Behind one address with others, one that tries again without TLS may reach another process.
+            if !core.common.config().has_siblings() {
+                core.refusals.declined_leaves(Origin::of(&client.addr), now, |at| core.common.wall(at));
+            }
             TLS_NOT_OFFERED
         }
         _ => "client unexpected eof",

@@ -123,7 +123,7 @@ impl SingleSignOn {
     async fn verified(&self, oidc: &Oidc, tokens: &Tokens, expected: &Expected<'_>) -> Result<Claims, SsoError> {
         let (_, keys) = self.provider.known(oidc, false).await?;
         let checked = match verify(&tokens.id_token, &keys, expected) {
-            Err(Invalid::UnknownKey(_)) => {
+            Err(Invalid::UnknownKey(_) | Invalid::WrongSignature) => {
                 let (_, keys) = self.provider.known(oidc, true).await?;
                 verify(&tokens.id_token, &keys, expected)
             }
@@ -131,6 +131,7 @@ impl SingleSignOn {
         };
         checked.map_err(|why| match why {
             Invalid::UnknownKey(key) => SsoError::Token(format!("the provider has no such key: {key}")),
+            Invalid::WrongSignature => SsoError::Token("its signature is wrong".to_owned()),
             Invalid::Because(why) => SsoError::Token(why),
         })
     }

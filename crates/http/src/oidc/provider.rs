@@ -200,6 +200,8 @@ impl Provider {
 
     async fn call(&self, oidc: &Oidc, mut request: HttpRequest) -> Result<HttpAnswer, SsoError> {
         request.ca_file.clone_from(&oidc.ca_file);
+        // A proxy would see, and could change, what is not encrypted.
+        request.is_direct = !request.url.starts_with("https:");
         let ended = || provider("the process ends");
         // A caller that has gone leaves its request under way, which counts until it ends.
         let inner = self.0.clone();

@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 /// How long a fetch may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long a fetch may take because of an unknown key.
+const SEEK_LIMIT: Duration = Duration::from_secs(2);
 /// The longest metadata, and the longest set of keys, in bytes.
 const LONGEST: u64 = 256 << 10;
 /// Issuers that are remembered; a reload may replace one.
@@ -43,7 +45,21 @@ const SHOWN: usize = 200;
 static ISSUERS: LazyLock<Issuers> = LazyLock::new(|| Issuers::new(sender(), ClockReading::now));
 
 type Clock = Box<dyn Fn() -> ClockReading + Send + Sync>;
-type Place = (String, Option<PathBuf>);
+
+/// Where keys come from, and whose they are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Place {
+    issuer: String,
+    metadata_url: String,
+    ca_file: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(oauth: &Oauth) -> Place {
+        let Oauth { issuer, metadata_url, ca_file, .. } = oauth.clone();
+        Place { issuer, metadata_url, ca_file }
+    }
+}
 
 /// The issuers of a process.
 struct Issuers {
@@ -91,7 +107,7 @@ pub fn check_issuers(config: &Config) -> Vec<(Option<usize>, String)> {
     let mut known: Vec<&Oauth> = Vec::new();
     let mut failed = Vec::new();
     for (line, oauth) in all {
-        if known.iter().any(|other| (&other.metadata_url, &other.ca_file) == (&oauth.metadata_url, &oauth.ca_file)) {
+        if known.iter().any(|other| Place::of(other) == Place::of(oauth)) {
             continue;
         }
         known.push(oauth);
@@ -111,13 +127,14 @@ impl Issuers {
         let expected = Expected { issuer: &oauth.issuer, audience: &oauth.audience, now };
         let (keys, mut overdue) = self.keys(&issuer, oauth, None, limit)?;
         let mut verdict = verify(token, &keys, &expected);
-        if let Err(Invalid::UnknownKey(_)) = verdict {
+        if let Err(Invalid::UnknownKey(_) | Invalid::WrongSignature) = verdict {
             let (newer, why) = self.keys(&issuer, oauth, Some(&keys), limit)?;
             verdict = verify(token, &newer, &expected);
             overdue = overdue.or(why);
         }
         let claims = verdict.map_err(|why| match why {
             Invalid::Because(why) => format!("the token is not valid: {why}"),
+            Invalid::WrongSignature => "the token is not valid: its signature is wrong".to_owned(),
             Invalid::UnknownKey(key) => {
                 let overdue = overdue.as_deref().map_or(String::new(), |why| format!("; {why}"));
                 format!("the token is signed with a key that its issuer does not have: {key}{overdue}")
@@ -138,7 +155,7 @@ impl Issuers {
 
     fn issuer(&self, oauth: &Oauth) -> Arc<Issuer> {
         let mut all = lock(&self.all);
-        let place = (oauth.metadata_url.clone(), oauth.ca_file.clone());
+        let place = Place::of(oauth);
         if all.len() >= MOST && !all.contains_key(&place) {
             // Those that a login uses stay.
             all.retain(|_, issuer| Arc::strong_count(issuer) > 1);
@@ -182,7 +199,9 @@ impl Issuers {
         if let Some(why) = known.pauses(now, usable.is_some(), than.is_some()) {
             return usable.map(|keys| (keys, None)).ok_or(why);
         }
-        let fetched = fetch(&self.send, oauth, limit.min(LIMIT));
+        // Who has a key that is known does not wait for long behind those who name others.
+        let most = if usable.is_some() && than.is_some() { SEEK_LIMIT } else { LIMIT };
+        let fetched = fetch(&self.send, oauth, limit.min(most));
         let now = (self.clock)();
         let mut kept = lock(&issuer.kept);
         kept.sought = than.map(|_| now).or(kept.sought);
@@ -221,7 +240,9 @@ fn fetch(send: &SendHttp, oauth: &Oauth, limit: Duration) -> Result<IssuerKeys, 
     let failed = |why: &str| format!("the keys of {} could not be fetched: {}", oauth.issuer, brief(why));
     let get = |url: &str, limit: Duration| {
         let (ca_file, timeout) = (oauth.ca_file.clone(), limit);
-        let request = HttpRequest { ca_file, timeout, longest: LONGEST, ..HttpRequest::get(url) };
+        // A proxy would see, and could change, what is not encrypted.
+        let is_direct = !url.starts_with("https:");
+        let request = HttpRequest { ca_file, timeout, longest: LONGEST, is_direct, ..HttpRequest::get(url) };
         match send(&request.header("Accept", "application/json")) {
             Ok(answer) if answer.status == 200 => Ok(answer.body),
             Ok(answer) => Err(failed(&format!("{url} answered {}", answer.status))),

@@ -45,7 +45,7 @@ impl Idp {
         }
         let body = match url {
             "https://idp/a/.well-known/openid-configuration" => lock(&self.metadata).clone(),
-            "https://idp/keys?v=1" => {
+            "https://idp/keys?v=1" | "http://127.0.0.1/keys" => {
                 self.fetches.fetch_add(1, Ordering::Relaxed);
                 let (held, changed) = &self.held;
                 drop(changed.wait_while(lock(held), |held| *held).unwrap());
@@ -104,6 +104,11 @@ impl Stage {
         let (answers, clock) = (idp.clone(), now.clone());
         let send: SendHttp = Arc::new(move |request| {
             assert_eq!((request.longest, request.timeout <= LIMIT), (LONGEST, true));
+            assert_eq!(
+                request.is_direct,
+                request.url.starts_with("http:"),
+                "a proxy sees nothing that it could change"
+            );
             answers.answer(&request.url)
         });
         let oauth = Oauth::parse(&format!("issuer={ISSUER} scope=\"openid db\" audience=weir {more}")).unwrap();
@@ -163,6 +168,25 @@ fn a_token_names_its_user_by_the_claim_that_is_configured() {
         let found = stage.name(&stage.idp.token(&claims));
         assert!(found.contains(part), "{name}: {found}");
     }
+}
+
+#[test]
+fn keys_of_this_machine_are_fetched_past_any_proxy() {
+    let stage = Stage::new("");
+    *lock(&stage.idp.metadata) = json!({"issuer": ISSUER, "jwks_uri": "http://127.0.0.1/keys"});
+    assert_eq!(stage.log_in(), "ann");
+}
+
+#[test]
+fn a_new_key_under_the_same_name_is_fetched() {
+    let stage = Stage::new("");
+    assert_eq!(stage.log_in(), "ann");
+    stage.idp.rotate("a");
+    assert_eq!((stage.log_in(), stage.idp.fetches()), ("ann".to_owned(), 2));
+    // A signature that is wrong is no reason to fetch again and again.
+    let forged = signed("a", &Ed25519KeyPair::generate().unwrap(), &stage.claims());
+    let found = [stage.name(&forged), stage.name(&forged)];
+    assert!(found.iter().all(|why| why.contains("signature is wrong")) && stage.idp.fetches() == 2, "{found:?}");
 }
 
 #[test]

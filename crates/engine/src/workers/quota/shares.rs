@@ -226,8 +226,10 @@ impl Shares {
             let own = |pool: &&PoolId| pool.database == **name;
             let others = |of: u32| move |pool: &PoolId| of > self.servers_of(pool);
             let for_takers = takers.iter().filter(own).any(others(member.count));
-            let for_leaving = leaving.iter().filter(own).any(others(member.kept))
-                || member.kept > member.guaranteed && !leaving.iter().all(|pool| own(&pool));
+            // A database's idle servers are found together: those of its users in other modes are of no help.
+            let for_leaving = member.kept == member.count
+                && (leaving.iter().filter(own).any(others(member.kept))
+                    || member.kept > member.guaranteed && !leaving.iter().all(|pool| own(&pool)));
             !(beyond && member.is_above() || for_takers || for_leaving)
         };
         let members = self.servers.get(server).into_iter().flat_map(|server| &server.members);
