@@ -243,7 +243,12 @@ fn a_client_that_leaves_within_a_transaction_closes_its_server_and_leaves_nothin
 fn after_a_session_nothing_is_left_that_only_a_function_call_shows() {
     let site = site(Mode::Session, "reset");
     for (what, leave, question) in [
-        ("an advisory lock", "SELECT pg_advisory_lock(7)", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
+        (
+            "an advisory lock",
+            "SELECT pg_advisory_lock(7)",
+            // Other tests have databases of the same server.
+            "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' AND datname = current_database()",
+        ),
         (
             "a setting by a function",
             "SELECT set_config('work_mem', '77MB', false)",
