@@ -175,7 +175,10 @@ impl Login {
                 }
             }
             Stage::BearerFirst { challenge, chosen } => self.bearer(body, challenge, chosen, buffer),
-            Stage::BearerFailed { asked } if body == BEARER_END => LoginStep::Refused(self.oauth_failed(asked)),
+            // Whatever follows a token that is refused: none saves its client the delay of a failed login.
+            Stage::BearerFailed { asked } if !asked || body == BEARER_END => {
+                LoginStep::Refused(self.oauth_failed(asked))
+            }
             Stage::BearerFailed { .. } => malformed("Client did not send a kvsep response."),
             Stage::ScramFirst { offer, source } => self.scram_first(body, offer, source, policy, buffer),
             Stage::ScramFinal(expect) => match expect.finish(body) {

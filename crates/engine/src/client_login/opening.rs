@@ -3,6 +3,7 @@
 //! Owns what was read from the last few startup packets, which have no secrets. Clients on Unix sockets are never
 //! encrypted, and need not be (PgBouncer).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_base::{ClientAddr, Origin};
@@ -37,7 +38,9 @@ pub(crate) fn proxy_header<I: Io>(
         Ok(None) => EntryStep::Read,
         Ok(Some((proxied, used))) => {
             client.waiting_mut().drain(..used);
-            if let Proxied::Client(from) = proxied {
+            if let Proxied::Client(from) = proxied
+                && may_come_from(&client.addr, from)
+            {
                 client.comes_from(ClientAddr::Tcp(from));
             }
             client.enter(ClientPhase::OPENING);
@@ -48,6 +51,18 @@ pub(crate) fn proxy_header<I: Io>(
             log::log_client(Level::Warning, cx.common.config(), client, "", text, cx.io);
             EntryStep::Close("PROXY header expected")
         }
+    }
+}
+
+/// Whether a client may have an address that a balancer tells: the loopback of another machine is not this one's, by which rules
+/// of an HBA file and logins without TLS go.
+fn may_come_from(balancer: &ClientAddr, from: SocketAddr) -> bool {
+    match balancer {
+        ClientAddr::Tcp(balancer) => {
+            let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+            !is_loopback(&from) || is_loopback(balancer)
+        }
+        ClientAddr::Unix { .. } => true,
     }
 }
 

@@ -257,6 +257,26 @@ fn behind_a_balancer_the_address_in_its_header_counts() {
 }
 
 #[test]
+fn the_loopback_of_a_balancer_is_not_this_machines() {
+    for (balancer, header, is_let_in) in [
+        ("10.9.0.1:77", "PROXY TCP4 127.0.0.1 10.9.0.1 5000 6432\r\n", false),
+        ("10.9.0.1:77", "PROXY TCP6 ::ffff:127.0.0.1 ::1 5000 6432\r\n", false),
+        ("127.0.0.1:77", "PROXY TCP4 127.0.0.1 127.0.0.1 5000 6432\r\n", true),
+    ] {
+        let mut config = ruled("host db ann 127.0.0.1/32 trust", "");
+        config.listen.proxy_from = vec!["10.9.0.0/16".parse().unwrap(), "127.0.0.0/8".parse().unwrap()];
+        let mut world = World::new(config);
+        let conn = world.visitor_from(tcp(balancer));
+        world.bytes(conn, &[header.as_bytes(), &startup("ann", "db")[..]].concat());
+        if is_let_in {
+            is_in(&mut world, conn);
+        } else {
+            refused(&mut world, conn, "no authentication method is found");
+        }
+    }
+}
+
+#[test]
 fn a_balancer_must_name_its_client_and_no_other_peer_may() {
     let mut world = World::new(balanced());
     let mute = world.visitor_from(tcp("10.9.0.1:77"));

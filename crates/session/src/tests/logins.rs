@@ -205,6 +205,13 @@ fn messages_of_another_form_end_a_login_with_a_token() {
     initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=\x01\x01");
     broken(&login.message(b"n,,\x01auth=Bearer t\x01\x01", &policy(), &mut Vec::new()), "kvsep");
     broken(&login.message(b"\x01", &policy(), &mut Vec::new()), "not requested");
+    // Behind a token that is refused each answer is a failed login, with its delay.
+    for answer in [&b"\x01"[..], b"x", b""] {
+        let mut login = with_token();
+        let (next, _) = initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Bearer \x01\x01");
+        assert!(matches!(next, LoginStep::Unusable(_)));
+        broken(&login.message(answer, &policy(), &mut Vec::new()), "OAuth bearer authentication failed");
+    }
     let mut login = with_token();
     initial(&mut login, "OAUTHBEARER", b"n,,\x01auth=Bearer t\x01\x01");
     broken(&login.message(b"\x01", &policy(), &mut Vec::new()), "not requested");
