@@ -83,7 +83,7 @@ fn what_is_not_valid_changes_nothing_and_names_the_setting() {
         ("auth_type", "hba", 400),
         ("auth_dbname", "weir", 400),
         ("no_such_setting", "1", 404),
-        ("password", "hush", 404),
+        ("password", "hush", 409),
         ("listen_port", "1", 409),
         ("pkt_buf", "1", 409),
     ] {

@@ -70,6 +70,7 @@ const GENERAL: &[(&str, Effect)] = &[
     ("auth_query", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
     ("auth_dbname", Seen("auth_dbname_is_the_database_of_the_lookup")),
     ("auth_ldap_options", Seen("ldap_is_a_type_of_its_own_too")),
+    ("auth_oauth_options", Seen("a_client_with_a_token_of_the_issuer_logs_in_and_queries")),
     ("scram_iterations", Seen("scram_iterations_is_sent_to_clients")),
     ("syslog", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
     ("syslog_ident", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
