@@ -144,6 +144,19 @@ impl Stage {
     fn log_in(&self) -> String {
         self.name(&self.idp.token(&self.claims()))
     }
+
+    /// So many clients with one token, which lets each of them in.
+    fn log_in_at_once(&self, clients: usize) {
+        let (token, begin) = (self.idp.token(&self.claims()), Barrier::new(clients));
+        thread::scope(|scope| {
+            for _ in 0..clients {
+                scope.spawn(|| {
+                    begin.wait();
+                    assert_eq!(self.name(&token), "ann");
+                });
+            }
+        });
+    }
 }
 
 #[test]
@@ -192,15 +205,7 @@ fn a_new_key_under_the_same_name_is_fetched() {
 #[test]
 fn many_logins_at_once_fetch_the_keys_once() {
     let stage = Stage::new("");
-    let (token, begin) = (stage.idp.token(&stage.claims()), Barrier::new(100));
-    thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| {
-                begin.wait();
-                assert_eq!(stage.name(&token), "ann");
-            });
-        }
-    });
+    stage.log_in_at_once(100);
     assert_eq!(stage.idp.fetches(), 1);
 }
 
@@ -210,15 +215,7 @@ fn a_token_of_a_new_key_makes_the_keys_be_fetched_once_for_all_that_wait() {
     let old = stage.idp.token(&stage.claims());
     assert_eq!(stage.name(&old), "ann");
     stage.idp.rotate("b");
-    let (token, begin) = (stage.idp.token(&stage.claims()), Barrier::new(50));
-    thread::scope(|scope| {
-        for _ in 0..50 {
-            scope.spawn(|| {
-                begin.wait();
-                assert_eq!(stage.name(&token), "ann");
-            });
-        }
-    });
+    stage.log_in_at_once(50);
     assert_eq!(stage.idp.fetches(), 2);
     assert!(stage.name(&old).contains("a key that its issuer does not have: \"a\" of EdDSA"), "{}", stage.name(&old));
     assert_eq!(stage.idp.fetches(), 2, "there is a pause");
