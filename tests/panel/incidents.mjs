@@ -538,7 +538,7 @@ async function asksForTls(port) {
   await closed;
 }
 
-check('clients that require TLS where none is offered are told, and those that go on without it are not', async () => {
+check('clients that require TLS where none is offered are reported, and those that go on without it are not', async () => {
   const weir = await weirBefore(server.port);
   const plain = async () => {
     const [one] = clients(weir, 1);
@@ -568,7 +568,7 @@ check('clients that require TLS where none is offered are told, and those that g
   }
 });
 
-check('clients without TLS where it is required are told', async () => {
+check('clients without TLS where it is required are reported', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-own-'));
   const weir = await weirBefore(server.port, '', server.password, ownCertificate(folder, 90).replace('allow', 'require'));
   let stop = async () => {};
