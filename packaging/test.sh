@@ -90,9 +90,9 @@ installed_and_upgraded() {
     exec 5>&-
 }
 
-# The commands of a section of README.md: its blocks for a shell, those with this text.
+# The commands of a section of README.md: its blocks for a shell, but for the one ("sh last") that removes what they have made.
 readme() {
-    awk '/^## / { on = ($0 == "## A first configuration") } on && /^```$/ { code = 0 } on && code; on && /^```sh/ { code = 1 }' README.md
+    awk '/^## / { on = ($0 == "## A first configuration") } on && /^```$/ { code = 0 } on && code; on && /^```sh$/ { code = 1 }' README.md
 }
 
 # What README.md shows, as an ordinary user of the machine in an empty folder; only `psql` of the superuser is run as postgres.
@@ -102,7 +102,7 @@ first_configuration() {
     lines 'grep "^psql -X -d postgres" /root/readme.sh >/tmp/superuser.sh; grep -v "^psql -X -d postgres" /root/readme.sh >/tmp/user.sh
            sed -i "s/^\(weir serve.*\)&.*/\1>log 2>\&1 \&\ncurl --retry 20 --retry-connrefused -s http:\/\/127.0.0.1:8432\/readyz/" /tmp/user.sh'
     check "README: the user and the database" lines 'su - postgres -c "sh -e /tmp/superuser.sh"'
-    check "README: its commands" lines 'su ann -c "cd /home/ann/first && sh -e /tmp/user.sh" >/tmp/said 2>&1 </dev/null; cat /tmp/said
+    check "README: its commands" lines 'su ann -c "cd /home/ann/first && sh -e /tmp/user.sh" >/tmp/said 2>&1 </dev/null || true; cat /tmp/said
         grep -q "^ app" /tmp/said && grep -q cl_active /tmp/said && grep -q ready /tmp/said'
     check "README: the panel" lines 'curl -sf http://127.0.0.1:8432/ | grep -qi "<html"'
     lines 'sed -i "s/^size = 20/size = 7/" /home/ann/first/weir.toml; pkill -HUP -u ann -x weir'
